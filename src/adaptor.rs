@@ -8,7 +8,7 @@ use crate::call::{Options, Out, Outcome, fill, invalid, object, out, run, text};
 use crate::callbacks::{Callback, call_once};
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_text;
-use crate::made::{Resource, new_resource, of_type};
+use crate::made::{new_resource, of_type};
 use crate::message::c_text;
 use crate::status::cudamem_status;
 use crate::text::new_text;
@@ -18,6 +18,7 @@ use cuda_mem::Error;
 use cuda_mem::adaptor::{AfterFailure, Aligned, Fallback, Limit, Logging, Recording, Retry, Statistics, Tracking};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::trace::Trace;
+use cuda_mem_dynamic::Resource;
 use std::io::{self, BufWriter};
 
 /// An adaptor that counts allocations: cudamem_resource_get_counts. number is 0.

@@ -15,8 +15,8 @@ use crate::call::{
 use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
-use crate::locks::Mutex;
-use crate::memory::Memory;
+use cuda_mem_dynamic::{Memory, Mutex, range};
+
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use core::ptr;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn cudamem_arrow_array_create(
         };
         let share = |buffer: &cudamem_buffer| match buffer.id {
             0 => Ok(None),
-            _ => object("options.buffers", *buffer)?.slice(0, usize::MAX).map(Some),
+            _ => Ok(Some(object("options.buffers", *buffer)?.slice(0, usize::MAX)?)),
         };
         let node = ArrayNode {
             length: said.length as usize,
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_buffer(
         let (array, stream) = (object("array", array)?, object("stream", stream)?);
         let found = match &*array {
             Array::Own(node) => match entry("index", index, &node.buffers)? {
-                Some(shared) => Some(shared.slice(call::range(0, size, shared.len())?)?),
+                Some(shared) => Some(shared.slice(range("Buffer::slice", 0, size, shared.len())?)?),
                 None => None,
             },
             Array::Imported(owner, node) => match *entry("index", index, &node.buffers)? {

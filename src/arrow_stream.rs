@@ -11,11 +11,11 @@ use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_arrow_schema;
 use crate::handles::cudamem_arrow_stream;
 use crate::handles::cudamem_stream;
-use crate::locks::Mutex;
 use crate::status::cudamem_status;
 use cuda_mem::Error;
 use cuda_mem::interchange::TensorDevice;
 use cuda_mem::interchange::arrow::{ArrowDeviceArrayStream, DeviceArrayStream};
+use cuda_mem_dynamic::Mutex;
 
 /// An Arrow stream. Arrow allows one thread at a time. None while a function of the producer runs.
 #[derive(Debug)]

@@ -8,13 +8,11 @@
 //! other operations return when they are queued, also while another thread's copy waits.
 
 use crate::call::{
-    self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, fill, handle_type, invalid, object, out,
-    range, run,
+    self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, fill, handle_type, invalid, object, out, run,
 };
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::memory::{Content, Memory, close, lock_both, with};
 use crate::resource::access_flags;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
@@ -23,6 +21,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_mem::buffer::PeerRoute;
 use cuda_mem::{Buffer, Error};
+use cuda_mem_dynamic::{Content, Memory, lock_both, with};
 use std::sync::Arc;
 
 handle_type!(cudamem_buffer: Memory);
@@ -228,8 +227,7 @@ pub extern "C" fn cudamem_buffer_get_host_pointer(
 }
 
 fn host_pointer(memory: &Memory) -> Outcome<*mut u8> {
-    let content = memory.read();
-    with!(&*content, buffer => buffer.host_pointer_if_any()).ok_or_else(|| {
+    memory.host_pointer().ok_or_else(|| {
         let rule = "the CPU addresses mapped, host and managed memory only: allocate from such a resource, or copy with \
                     cudamem_buffer_write and cudamem_buffer_read";
         invalid("buffer", "addressable by devices only", rule)
@@ -316,7 +314,7 @@ pub extern "C" fn cudamem_buffer_get_route(
             let content = to.read();
             with!(&*content, buffer => buffer.route_to(buffer))
         } else {
-            let (to, from) = lock_both(&to, buffer, &from, source);
+            let (to, from) = lock_both(&to, &from);
             with!(&*to, buffer => with!(&*from, source => source.route_to(buffer)))
         };
         route.write(match found {
@@ -341,29 +339,8 @@ pub extern "C" fn cudamem_buffer_copy(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_buffer_copy", || {
-        let memory = object("buffer", buffer)?;
-        if buffer == source {
-            let copy = |content: &mut Content| {
-                let range = range(source_offset, size, with!(&*content, buffer => buffer.len()))?;
-                Ok(with!(content, buffer => buffer.copy_within(range, offset))?)
-            };
-            return if memory.is_of_host() { memory.write_aside(copy) } else { copy(&mut memory.write()) };
-        }
-        let source_memory = object("source", source)?;
-        let copy = |to: &mut Content, from: &Content| {
-            let range = range(source_offset, size, with!(from, source => source.len()))?;
-            Ok(with!(to, buffer => with!(from, source => buffer.copy_from_buffer(offset, source, range)))?)
-        };
-        if memory.is_of_host() && source_memory.is_of_host() {
-            // The driver itself waits in a copy within host memory. Turns are taken in the order of the handles.
-            return if buffer.id < source.id {
-                memory.write_aside(|to| source_memory.read_aside(|from| copy(to, from)))
-            } else {
-                source_memory.read_aside(|from| memory.write_aside(|to| copy(to, from)))
-            };
-        }
-        let (mut to, from) = lock_both(&memory, buffer, &source_memory, source);
-        copy(&mut to, &from)
+        let (memory, source) = (object("buffer", buffer)?, object("source", source)?);
+        Ok(memory.copy_from(offset, &source, source_offset, size)?)
     })
 }
 
@@ -381,36 +358,11 @@ pub unsafe extern "C" fn cudamem_buffer_fill(
         // SAFETY: the header requires `size` valid bytes.
         let value = unsafe { bytes("value", value, value_size) }?;
         let memory = object("buffer", buffer)?;
-        match value {
-            [byte] => {
-                let mut content = memory.write();
-                let range = range(offset, size, with!(&*content, buffer => buffer.len()))?;
-                Ok(with!(&mut *content, buffer => buffer.fill(range, *byte))?)
-            }
-            [a, b] => fill_with(&memory, offset, size, u16::from_ne_bytes([*a, *b])),
-            [a, b, c, d] => fill_with(&memory, offset, size, u32::from_ne_bytes([*a, *b, *c, *d])),
-            value if value.len() == 8 || value.len() == 16 => {
-                let words: Vec<u32> = value
-                    .chunks_exact(4)
-                    .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
-                    .collect();
-                match *words {
-                    [a, b] => fill_with(&memory, offset, size, [a, b]),
-                    [a, b, c, d] => fill_with(&memory, offset, size, [a, b, c, d]),
-                    _ => unreachable!("8 or 16 bytes are 2 or 4 words"),
-                }
-            }
-            other => Err(invalid("value_size", other.len().to_string(), "it must be 1, 2, 4, 8 or 16")),
+        if !matches!(value.len(), 1 | 2 | 4 | 8 | 16) {
+            return Err(invalid("value_size", value.len().to_string(), "it must be 1, 2, 4, 8 or 16"));
         }
+        Ok(memory.fill(offset, size, value)?)
     })
-}
-
-/// Fills a part of the memory as elements of type `T`.
-fn fill_with<T>(memory: &Memory, offset: usize, size: usize, value: T) -> Outcome
-where
-    T: Copy + bytemuck::NoUninit + bytemuck::AnyBitPattern,
-{
-    memory.with_part(offset, size, |part| Ok(part.cast::<T>()?.fill(.., value)?))
 }
 
 /// Checks whether two buffers hold the same bytes after all work on both so far. Waits for that work.
@@ -423,11 +375,7 @@ pub extern "C" fn cudamem_buffer_equals(
     run("cudamem_buffer_equals", || {
         let equal = out("equal", equal)?;
         let (memory, other_memory) = (object("buffer", buffer)?, object("other", other)?);
-        // Two turns at one buffer on one thread could deadlock; so could turns in another order than other threads'.
-        let (first, second) = if buffer.id < other.id { (memory, other_memory) } else { (other_memory, memory) };
-        let compare =
-            |left: &Content, right: &Content| Ok(with!(left, left => with!(right, right => left.equals(right)))?);
-        let same = buffer == other || first.read_aside(|left| second.read_aside(|right| compare(left, right)))?;
+        let same = memory.equals(&other_memory)?;
         equal.write(same);
         Ok(())
     })
@@ -460,13 +408,8 @@ fn on_host_range(
     work: impl FnOnce(&cuda_mem::memory::SharedResource, *mut u8, usize) -> Result<(), Error>,
 ) -> Outcome {
     let memory = object("buffer", buffer)?;
-    let start = host_pointer(&memory)?;
-    let content = memory.read();
-    let range = range(offset, size, with!(&*content, buffer => buffer.len()))?;
-    match with!(&*content, buffer => buffer.resource()) {
-        Some(resource) if !range.is_empty() => Ok(work(resource, start.wrapping_add(range.start), range.len())?),
-        _ => Ok(()),
-    }
+    host_pointer(&memory)?;
+    Ok(memory.with_host_range(offset, size, work)?)
 }
 
 /// Destroys the handle. If no other part of the memory is left, the memory is freed in order of the home stream. The
@@ -475,7 +418,10 @@ fn on_host_range(
 /// Errors: the driver's, if it refuses to free the memory. The handle then stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_destroy(buffer: cudamem_buffer) -> cudamem_status {
-    run("cudamem_buffer_destroy", || destroy("buffer", buffer, close))
+    run("cudamem_buffer_destroy", || {
+        // SAFETY: `destroy` drops the object after a success.
+        destroy("buffer", buffer, |memory| unsafe { memory.close_in_place() })
+    })
 }
 
 /// As cudamem_buffer_destroy, for destructors, which cannot return errors. If the memory cannot be freed, the library

@@ -11,11 +11,11 @@ use crate::engine_profile;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_engine;
-use crate::memory::{with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, StagingOptions, Way};
+use cuda_mem_dynamic::{with_buffer, with_buffer_mut};
 
 handle_type!(cudamem_engine: CopyEngine);
 
@@ -231,18 +231,18 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
             unsafe { (bytes("source", source, size)?, cudamem_copy_options::is_complete(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
         if complete {
-            return memory.write_aside(
-                |content| with_engine_mut!(content, buffer => engine.write_complete(buffer, offset, source)),
-            );
+            return Ok(memory.write_aside(
+                |content| with_buffer_mut!(content, buffer => engine.write_complete(buffer, offset, source)),
+            )?);
         }
         // SAFETY: as above.
         let options = unsafe { cudamem_copy_options::read(options) }?;
-        memory.write_aside(|content| {
-            with_engine_mut!(content, buffer => match &options {
+        Ok(memory.write_aside(|content| {
+            with_buffer_mut!(content, buffer => match &options {
                 None => engine.write(buffer, offset, source),
                 Some(options) => engine.write_with(buffer, offset, source, options),
             })
-        })
+        })?)
     })
 }
 
@@ -263,12 +263,12 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
         let (destination, options) =
             unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        memory.read_aside(|content| {
-            with_engine!(content, buffer => match &options {
+        Ok(memory.read_aside(|content| {
+            with_buffer!(content, buffer => match &options {
                 None => engine.read(buffer, offset, destination),
                 Some(options) => engine.read_with(buffer, offset, destination, options),
             })
-        })
+        })?)
     })
 }
 

@@ -10,13 +10,12 @@ use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_engine;
 use crate::handles::cudamem_pending_read;
 use crate::handles::cudamem_stream;
-use crate::locks::{Mutex, RwLock};
-use crate::memory::{lock_both, with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_mem::buffer::{CopyBatch, Piece};
 use cuda_mem::copy::PendingRead;
+use cuda_mem_dynamic::{Mutex, RwLock, lock_both, with_buffer, with_buffer_mut};
 
 /// The object behind a pending read's handle.
 #[derive(Debug)]
@@ -75,9 +74,9 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
-        memory.write_aside(
-            |content| with_engine_mut!(content, buffer => engine.write_on(&stream, buffer, offset, source)),
-        )
+        Ok(memory.write_aside(
+            |content| with_buffer_mut!(content, buffer => engine.write_on(&stream, buffer, offset, source)),
+        )?)
     })
 }
 
@@ -103,7 +102,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
         let read = memory.write_aside(
-            |content| with_engine_mut!(content, buffer => engine.read_on(&stream, buffer, offset, destination)),
+            |content| with_buffer_mut!(content, buffer => engine.read_on(&stream, buffer, offset, destination)),
         )?;
         pending.write(call::new_handle(Pending::new(read))?);
         Ok(())
@@ -164,7 +163,7 @@ pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
         // SAFETY: the header requires `count` valid entries.
         let writes = unsafe { scattered(writes, count) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        memory.write_aside(|content| with_engine_mut!(content, buffer => engine.write_scattered(buffer, writes)))
+        Ok(memory.write_aside(|content| with_buffer_mut!(content, buffer => engine.write_scattered(buffer, writes)))?)
     })
 }
 
@@ -214,8 +213,8 @@ fn copy_pieces(
         (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);
     let pieces: Vec<Piece> =
         pieces.iter().map(|piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size }).collect();
-    let (mut to, from) = lock_both(&memory, buffer, &source_memory, source);
+    let (mut to, from) = lock_both(&memory, &source_memory);
     let mut batch = CopyBatch::new(&stream);
-    with_engine_mut!(&mut *to, to => with_engine!(&*from, from => batch.copy_pieces(to, from, &pieces)))?;
+    with_buffer_mut!(&mut *to, to => with_buffer!(&*from, from => batch.copy_pieces(to, from, &pieces)))?;
     Ok(batch.submit()?)
 }

@@ -13,13 +13,11 @@
 //! Publish frames in the order in which their work was queued on a stream: work on the first frame blocks the rest.
 
 use crate::call::{
-    self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, range, run,
+    self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, run,
 };
 use crate::handles::{
     cudamem_buffer, cudamem_frame, cudamem_frame_ring, cudamem_resource, cudamem_signals, cudamem_stream,
 };
-use crate::locks::RwLock;
-use crate::memory::with;
 use crate::ring::waiting;
 use crate::signal::cudamem_wait_options;
 use crate::status::cudamem_status;
@@ -27,6 +25,7 @@ use core::ffi::c_void;
 use core::mem::size_of;
 use cuda_mem::Stream;
 use cuda_mem::frames::{Frame, FrameRing};
+use cuda_mem_dynamic::{RwLock, range, with};
 
 /// The object behind a frame's handle; None once the frame was published.
 #[derive(Debug)]
@@ -245,7 +244,7 @@ pub unsafe extern "C" fn cudamem_frame_store(
 pub extern "C" fn cudamem_frame_flush(frame: cudamem_frame, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_frame_flush", || {
         let frame = object("frame", frame)?;
-        let range = range(offset, size, frame.with(|frame| Ok(frame.size()))?)?;
+        let range = range("Frame::flush", offset, size, frame.with(|frame| Ok(frame.size()))?)?;
         frame.with_mut(|frame| frame.flush(range))
     })
 }
@@ -277,7 +276,7 @@ pub extern "C" fn cudamem_buffer_copy_from_frame(
 ) -> cudamem_status {
     run("cudamem_buffer_copy_from_frame", || {
         let (memory, frame) = (object("buffer", buffer)?, object("frame", frame)?);
-        let range = range(frame_offset, size, frame.with(|frame| Ok(frame.size()))?)?;
+        let range = range("Buffer::copy_from_frame", frame_offset, size, frame.with(|frame| Ok(frame.size()))?)?;
         frame.with(|frame| with!(&mut *memory.write(), buffer => buffer.copy_from_frame(offset, frame, range)))
     })
 }

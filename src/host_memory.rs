@@ -10,7 +10,6 @@ use crate::call::{self, Options, Out, Outcome, fill, invalid, object, out, run};
 use crate::device::device;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
-use crate::memory::Memory;
 use crate::status::cudamem_status;
 use crate::virtual_memory::{
     CUDAMEM_LOCATION_CURRENT_NODE, CUDAMEM_LOCATION_DEVICE, CUDAMEM_LOCATION_HOST, CUDAMEM_LOCATION_NODE,
@@ -20,6 +19,7 @@ use core::ptr::NonNull;
 use cuda_mem::SharedBuffer;
 use cuda_mem::memory::kind::Managed;
 use cuda_mem::memory::{HostOwner, Location, RegisterOptions, RegisteredMemory};
+use cuda_mem_dynamic::Memory;
 use std::sync::Arc;
 
 /// A flag of cudamem_buffer_register: neither devices nor the CPU write the memory while it is registered. Calls that

@@ -14,9 +14,7 @@
 mod call;
 mod callbacks;
 mod handle;
-mod locks;
 mod made;
-mod memory;
 mod message;
 mod rust_names;
 

@@ -9,9 +9,9 @@ use crate::handles::{
     cudamem_buffer, cudamem_context, cudamem_counter, cudamem_event, cudamem_flag, cudamem_frame, cudamem_graph,
     cudamem_pending_read, cudamem_ring, cudamem_stream, cudamem_view,
 };
-use crate::memory::with;
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
+use cuda_mem_dynamic::with;
 
 /// Finds the object of an id that may be of several kinds, and evaluates the expression of its kind.
 macro_rules! of_kinds {

@@ -5,12 +5,12 @@
 
 use crate::call::{Failure, Options, fill, invalid, object, run};
 use crate::handles::cudamem_resource;
-use crate::made::Resource;
 use crate::pool::{cudamem_figure, cudamem_flow};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::pool::{Pool, RingPool};
+use cuda_mem_dynamic::Resource;
 
 /// Statistics of a pool: in bytes, unless a field says count. A figure that a kind of pool does not have is 0.
 #[repr(C)]

@@ -8,7 +8,7 @@ use crate::call::{self, Options, Out, Outcome, destroy, drop_object, fill, inval
 use crate::device::device;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
-use crate::made::{Resource, new_resource};
+use crate::made::new_resource;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::MappedMemory;
@@ -18,6 +18,7 @@ use cuda_mem::memory::{
     Accessibility, Attachment, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory,
     PinnedOptions, PinnedPool,
 };
+use cuda_mem_dynamic::Resource;
 
 /// Makes a resource of device memory from cuMemAlloc: for large blocks that live long. A free waits for nothing, if the
 /// device has memory pools (CUDA 11.2).

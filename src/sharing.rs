@@ -44,8 +44,7 @@ use crate::handles::cudamem_event;
 use crate::handles::cudamem_export;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::made::{Resource, new_resource, of_type};
-use crate::memory::Memory;
+use crate::made::{new_resource, of_type};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::mem::size_of;
@@ -53,6 +52,8 @@ use cuda_mem::ipc::{Descriptor, DescriptorError, Export, ExportKind, Exported, M
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DevicePool, PinnedPool, VirtualMemory};
 use cuda_mem::{Error, Event};
+use cuda_mem_dynamic::Memory;
+use cuda_mem_dynamic::Resource;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// A driver pool.

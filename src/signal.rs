@@ -25,13 +25,13 @@ use crate::handles::cudamem_flag;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_signals;
 use crate::handles::cudamem_text;
-use crate::made::Resource;
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::mem::size_of;
 use core::time::Duration;
 use cuda_mem::Stream;
 use cuda_mem::signal::{Comparison, Flag, Placement, Signals, WaitPolicy, Waiter};
+use cuda_mem_dynamic::Resource;
 
 /// A flag of 32 or of 64 bits.
 #[derive(Debug)]

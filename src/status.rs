@@ -90,6 +90,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::InvalidArgument { .. }
         | Error::Alignment { .. }
         | Error::Capturing { .. }
+        | Error::StillShared { .. }
         | Error::DataType(_)
         | Error::Tensor(_)
         | Error::Dlpack(_)
@@ -110,6 +111,8 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
         Error::Panicked { .. } => CUDAMEM_ERROR_PANIC,
+        // No resource of a C program is foreign.
+        Error::Foreign { .. } => CUDAMEM_ERROR_UNSUPPORTED,
         Error::WaitTimedOut(_) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(error) if matches!(**error, SignalError::TimedOut { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Signal(error) if matches!(**error, SignalError::Abandoned { .. } | SignalError::Closed { .. }) => {

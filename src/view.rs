@@ -24,13 +24,13 @@ use crate::call::{
 use crate::data_type::cudamem_data_type;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_view;
-use crate::memory::Memory;
 use crate::resource::access_flags;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::mem::size_of;
 use cuda_mem::view::{MAX_DIMENSIONS, Order, StridedLayout, StridedView};
 use cuda_mem::{DataType, Error};
+use cuda_mem_dynamic::Memory;
 
 handle_type!(cudamem_view: StridedView<'static>);
 

@@ -4,7 +4,7 @@
 //! addresses, and memory that other processes import through a file descriptor.
 
 use crate::call::{
-    self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, list, object, options, out, run,
+    self, Failure, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, list, object, options, out, run,
 };
 use crate::device::device;
 use crate::handles::cudamem_buffer;
@@ -13,13 +13,13 @@ use crate::handles::cudamem_physical;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
 use crate::made::{TypedUse, new_resource, of_type};
-use crate::memory::Memory;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     Granularity, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory, VirtualOptions,
 };
+use cuda_mem_dynamic::Memory;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 handle_type!(cudamem_physical: PhysicalMemory);
@@ -281,7 +281,8 @@ pub extern "C" fn cudamem_buffer_create_growable(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_grow(buffer: cudamem_buffer, size: usize, moved: Out<'_, bool>) -> cudamem_status {
     run("cudamem_buffer_grow", || {
-        let growth = object("buffer", buffer)?.with_growable(|growable| growable.grow_to(size))?;
+        let growth =
+            object("buffer", buffer)?.with_growable(|growable| growable.grow_to(size)).ok_or_else(not_growable)??;
         if let Some(moved) = moved {
             moved.write(growth == Growth::Moved);
         }
@@ -295,5 +296,13 @@ pub extern "C" fn cudamem_buffer_grow(buffer: cudamem_buffer, size: usize, moved
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is not growable.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_shrink(buffer: cudamem_buffer, size: usize) -> cudamem_status {
-    run("cudamem_buffer_shrink", || object("buffer", buffer)?.with_growable(|growable| growable.shrink_to(size)))
+    run("cudamem_buffer_shrink", || {
+        let shrunk = object("buffer", buffer)?.with_growable(|growable| growable.shrink_to(size));
+        Ok(shrunk.ok_or_else(not_growable)??)
+    })
+}
+
+fn not_growable() -> Failure {
+    let rule = "it must be made by cudamem_buffer_create_growable, and must not be sliced";
+    invalid("buffer", "a buffer that does not grow", rule)
 }

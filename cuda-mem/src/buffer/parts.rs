@@ -97,21 +97,21 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     ///
     /// # Errors
     ///
-    /// Another value holds the allocation; another process may access it after an export or import. The error returns
-    /// this value.
+    /// [`Error::StillShared`]: another value holds the allocation, or another process may access it after an export or
+    /// import. The error returns this value.
     pub fn try_into_exclusive(self) -> Result<Buffer<T, K>, Box<Refused<Self>>> {
         let Self { hold, offset, length, .. } = self;
         let cpu = hold.cpu_gate();
-        let (hold, value, rule) = match hold.try_into_whole() {
+        let (hold, with_processes) = match hold.try_into_whole() {
             // Check only now: a clone may have exported the memory before its drop.
             Ok(allocation) if allocation.exposed.load(Ordering::Relaxed) != 0 => {
                 let part = AllocationHolder::Part(AllocationHolder::Whole(allocation).into_part().open(cpu));
-                (part, "shared with other processes", "memory that was exported or imported stays shared")
+                (part, true)
             }
             Ok(allocation) => return Ok(Buffer::from_hold(AllocationHolder::Whole(allocation), offset, length)),
-            Err(hold) => (hold, "shared", "no other clone or slice of its memory may exist"),
+            Err(hold) => (hold, false),
         };
-        let error = Error::invalid("Buffer::try_into_exclusive", "the buffer", value, rule);
+        let error = Error::StillShared { call: "Buffer::try_into_exclusive", with_processes };
         Err(Refused::new(Self::from_hold(hold, offset, length), error))
     }
 
@@ -120,7 +120,8 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     ///
     /// # Errors
     ///
-    /// A clone, a slice, another library or another process holds the memory. The error returns the buffer.
+    /// [`Error::StillShared`]: a clone, a slice, another library or another process holds the memory. The error returns the
+    /// buffer.
     pub fn close(self) -> Result<(), Box<Refused<Self>>> {
         let exclusive = self.try_into_exclusive()?;
         exclusive.close().map_err(|refused| {

@@ -193,6 +193,25 @@ pub enum Error {
         rule: &'static str,
     },
 
+    /// Others still reach the memory, and the call needs it alone: drop the clones and slices first, also those that
+    /// other libraries have.
+    #[error("{call}: the buffer is shared, {}", sharers(*with_processes))]
+    StillShared {
+        /// The function.
+        call: &'static str,
+        /// Whether the memory was exported or imported: it then stays shared.
+        with_processes: bool,
+    },
+
+    /// A resource failed that is not of this crate: the program's own, or one of another library or language.
+    #[error("{resource} failed: {message}")]
+    Foreign {
+        /// The resource's name.
+        resource: Box<str>,
+        /// What the resource reported.
+        message: Box<str>,
+    },
+
     /// A stream captures a graph, so the work would only be recorded, or the call would disturb the capture.
     #[error("{call}: {why}")]
     Capturing {
@@ -371,6 +390,14 @@ impl Error {
     }
 }
 
+/// Who shares a buffer, and what follows.
+fn sharers(with_processes: bool) -> &'static str {
+    match with_processes {
+        false => "but no other clone or slice of its memory may exist: drop those first, also those of other libraries",
+        true => "with other processes: memory that was exported or imported stays shared",
+    }
+}
+
 struct FreeBytes(Option<usize>);
 
 impl fmt::Display for FreeBytes {
@@ -541,6 +568,19 @@ mod tests {
         }
         let message = "why".into();
         assert_eq!(format!("{:?}", Error::Panicked { function: "a hook", message }), "a hook panicked: why");
+    }
+
+    #[test]
+    fn refusals_of_shared_memory_say_who_shares_it() {
+        let text = |with_processes| Error::StillShared { call: "Buffer::close", with_processes }.to_string();
+        assert!(
+            text(false).starts_with("Buffer::close: the buffer is shared, but no other clone or slice"),
+            "{}",
+            text(false)
+        );
+        assert!(text(true).contains("exported or imported stays shared"), "{}", text(true));
+        let foreign = Error::Foreign { resource: "a heap".into(), message: "it is stuck".into() };
+        assert_eq!(foreign.to_string(), "a heap failed: it is stuck");
     }
 
     #[test]

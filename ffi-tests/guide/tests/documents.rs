@@ -49,6 +49,7 @@ fn tests_that_are_missing(page: &str) -> (usize, Vec<&str>) {
         "cuda-mem/src",
         "cuda-mem/tests",
         "cuda-sys/src",
+        "dynamic/src",
         "softgpu",
         "src",
         "stream-heap/src",
@@ -152,6 +153,7 @@ fn definitions() -> Vec<Definitions> {
         files("cuda-mem/src", &["rs"]),
         files("stream-heap/src", &["rs"]),
         files("strided-layout/src", &["rs"]),
+        files("dynamic/src", &["rs"]),
         files("src", &["rs"]),
         files("softgpu/src", &["rs"]),
     ]

@@ -87,7 +87,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`] if there is no room. [`Error::InvalidArgument`] for the argument `alignment` if the
-    /// resource cannot align so; [`adaptor::Aligned`](crate::adaptor::Aligned) checks for that name.
+    /// resource cannot align so; [`adaptor::Aligned`](crate::adaptor::Aligned) checks for that name. [`Error::Foreign`] for
+    /// failures of a resource outside of this crate that are neither.
     ///
     /// Callers ensure that `size` is not 0, that `alignment` is a power of two, and that the stream is of the resource's
     /// driver. The resources of this crate refuse anything else.

@@ -18,11 +18,12 @@ fn types_of_cuda_mem() -> BTreeSet<(String, String)> {
     listing.lines().filter_map(of).collect()
 }
 
-/// The rows of the table in `src/made.rs`, without parameters.
+/// The rows of the table in `dynamic/src/resource.rs`, without parameters.
 fn types_of_the_c_library() -> BTreeSet<String> {
-    let source = fs::read_to_string(root().join("src/made.rs")).expect("the source");
+    let source = fs::read_to_string(root().join("dynamic/src/resource.rs")).expect("the source");
     let (_, table) = source.split_once("\nresource_types! {\n").expect("the table of types");
     let rows = table.split_once("\n}").expect("the table's end").0.lines();
+    let rows = rows.filter(|row| !row.trim_start().starts_with("///"));
     rows.map(|row| plain(row.split_once('(').expect("a row has a type").1)).collect()
 }
 

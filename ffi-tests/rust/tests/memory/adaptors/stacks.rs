@@ -108,7 +108,7 @@ fn a_failed_free_leaves_the_block_live_in_every_account() -> Result<()> {
             heap.stuck.store(true, Ordering::Relaxed);
             // SAFETY: the block is the stack's, and nothing uses it.
             let error = unsafe { stack.top.deallocate(block, &stream) }.unwrap_err();
-            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            assert!(matches!(error, Error::Foreign { .. }), "{error}");
             assert_eq!((figures(), stack.fallback.blocks_of_second()), (before, second), "{order:?}");
             heap.stuck.store(false, Ordering::Relaxed);
             // SAFETY: as above; it was not freed.

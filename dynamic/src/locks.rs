@@ -38,22 +38,27 @@ impl<G: DerefMut> DerefMut for Guard<G> {
 pub struct RwLock<T>(std::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
+    /// A lock around a value.
     pub const fn new(value: T) -> Self {
         Self(std::sync::RwLock::new(value))
     }
 
+    /// Waits until nobody writes.
     #[inline]
     pub fn read(&self) -> Guard<RwLockReadGuard<'_, T>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Guard { guard, _held: Held::new(Kind::Turn) }
     }
 
+    /// Waits until nobody reads or writes.
     #[inline]
     pub fn write(&self) -> Guard<RwLockWriteGuard<'_, T>> {
         let guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
         Guard { guard, _held: Held::new(Kind::Turn) }
     }
 
+    /// The value, which nobody else uses.
+    #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
