@@ -214,11 +214,15 @@ fn borrowed_copies_are_done_at_their_end_beside_captures_too() -> Outcome {
         for mode in [CaptureMode::ThreadLocal, CaptureMode::Relaxed] {
             let mut host = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
             let _ = captured.capture(mode, |captured| {
+                buffer.copy_to_slice(0, &mut host)?;
+                assert!(host.iter().all(|byte| *byte == 7));
                 stream.join(captured)?;
-                let _ = buffer.copy_to_slice(0, &mut host);
+                // The capture has the stream now.
+                assert!(buffer.copy_to_slice(0, &mut host).is_err());
                 assert!(host.iter().all(|byte| *byte == 7));
                 Ok(())
             });
+            assert!(host.iter().all(|byte| *byte == 7));
         }
         Ok(())
     })

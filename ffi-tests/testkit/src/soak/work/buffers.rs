@@ -179,7 +179,7 @@ fn shared(hands: &mut Hands<'_>, held: CheckedBuffer) -> Done<Option<CheckedBuff
     match exclusive {
         Ok(buffer) => Ok(Some(CheckedBuffer { buffer, model, from, history })),
         // The other part of the divided allocation still exists.
-        Err(refused) if matches!(refused.error, Error::InvalidArgument { .. }) => {
+        Err(refused) if matches!(refused.error, Error::StillShared { .. }) => {
             hands.same("shared memory that stays shared", &refused.value.to_vec()?, &model)?;
             Ok(None)
         }
