@@ -17,18 +17,12 @@ pub struct Driver {
     pub inner: cuda_mem::Driver,
 }
 
-pub fn load() -> cuda_mem::Result<cuda_mem::Driver> {
-    let driver = cuda_mem::Driver::load()?;
-    drop_errors::collect(&driver);
-    Ok(driver)
-}
-
 #[pymethods]
 impl Driver {
     /// Loads and starts the driver, once in a process. LoadError says where it was searched for.
     #[new]
     fn new(py: Python<'_>) -> Outcome<Self> {
-        Ok(Self { inner: py.detach(load)? })
+        Ok(Self { inner: py.detach(cuda_mem::Driver::load)? })
     }
 
     /// The path or name of the library.
@@ -93,7 +87,7 @@ impl Device {
     #[new]
     #[pyo3(signature = (ordinal = 0))]
     fn new(py: Python<'_>, ordinal: i32) -> Outcome<Self> {
-        Ok(Self { inner: py.detach(|| load()?.device(ordinal))? })
+        Ok(Self { inner: py.detach(|| cuda_mem::Driver::load()?.device(ordinal))? })
     }
 
     /// The ordinal.
@@ -159,13 +153,19 @@ pub fn context_of(py: Python<'_>, argument: Option<&Bound<'_, PyAny>>) -> Outcom
     }
     if let Ok(device) = argument.cast::<Device>() {
         let device = device.get().inner.clone();
-        return Ok(py.detach(|| device.primary_context())?);
+        return primary(py, &device);
     }
     open(py, argument.extract::<i32>()?)
 }
 
 fn open(py: Python<'_>, ordinal: i32) -> Outcome<cuda_mem::Context> {
-    Ok(py.detach(|| load()?.device(ordinal)?.primary_context())?)
+    primary(py, &py.detach(|| cuda_mem::Driver::load()?.device(ordinal))?)
+}
+
+fn primary(py: Python<'_>, device: &cuda_mem::Device) -> Outcome<cuda_mem::Context> {
+    let context = py.detach(|| device.primary_context())?;
+    drop_errors::collect(&context);
+    Ok(context)
 }
 
 #[pymethods]

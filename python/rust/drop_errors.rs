@@ -2,9 +2,9 @@
 //! close, on whatever thread.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use cuda_mem::{Driver, DropErrorHook};
+use cuda_mem::{Context, DropErrorHook};
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Whether an error waits. Read by every allocation.
 static WAITING: AtomicBool = AtomicBool::new(false);
@@ -12,19 +12,19 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 static TEXTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const CAPACITY: usize = 64;
 
-/// Collects the drop errors of a driver's contexts.
-pub fn collect(driver: &Driver) {
-    static SET: Once = Once::new();
-    SET.call_once(|| {
-        let hook: DropErrorHook = Arc::new(|error| {
+/// Collects the drop errors of a context.
+pub fn collect(context: &Context) {
+    static HOOK: OnceLock<DropErrorHook> = OnceLock::new();
+    let hook = HOOK.get_or_init(|| {
+        Arc::new(|error| {
             let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
             if texts.len() < CAPACITY {
                 texts.push(error.to_string());
             }
             WAITING.store(true, Ordering::Release);
-        });
-        driver.set_drop_error_hook(Some(hook));
+        })
     });
+    context.set_drop_error_hook(Some(hook.clone()));
 }
 
 /// Warns of errors that wait.

@@ -1,6 +1,5 @@
 //! The calls of vkgdr for `cuda_mem.vkgdr`: upstream's functions and texts, with checks where upstream has none.
 
-use crate::context::load;
 use crate::error::{Failure, Outcome, raise};
 use core::ffi::CStr;
 use cuda_mem::vkgdr_sys::{vkgdr_memory_t, vkgdr_t};
@@ -54,7 +53,7 @@ impl Vkgdr {
     #[new]
     #[pyo3(signature = (device, flags = 0))]
     fn new(py: Python<'_>, device: i32, flags: u32) -> Outcome<Self> {
-        let driver = py.detach(load)?;
+        let driver = py.detach(cuda_mem::Driver::load)?;
         let raw = py.detach(|| {
             // SAFETY: the function checks its arguments.
             driver.vkgdr().and_then(|vkgdr| Ok(Address(unsafe { vkgdr.vkgdr_open(device, flags) }?)))

@@ -1,5 +1,6 @@
 """Ends: closed buffers, ends of the process, forks, subinterpreters. Each in a process of its own where it must be."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -10,10 +11,10 @@ import cuda_mem
 import pytest
 
 
-def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a program of Python."""
     command = [sys.executable, "-X", "faulthandler", *arguments, "-c", textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
 
 
 def test_a_closed_buffer_refuses_every_use() -> None:
@@ -199,6 +200,64 @@ def test_a_process_gives_everything_back_that_it_closed() -> None:
         assert driver.softgpu_memory_used(0) == before, (driver.softgpu_memory_used(0), before)
         assert driver.softgpu_misuse_report() == b""
         assert cuda_mem.take_drop_errors() == []
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_failed_drop_becomes_a_warning_and_a_failed_close_an_error() -> None:
+    done = run(
+        """
+        import cuda_mem, gc, warnings
+        warnings.simplefilter("error")
+        memory = cuda_mem.DriverPool()
+        first, second = memory.allocate(64), memory.allocate(64)
+        try:
+            first.close()
+            raise SystemExit("closed")
+        except cuda_mem.DriverError as error:
+            assert error.code == 1 and not first.is_closed
+        del first
+        gc.collect()
+        try:
+            memory.allocate(64)
+            raise SystemExit("no warning")
+        except cuda_mem.DropErrorWarning as warning:
+            assert "CUDA_ERROR_INVALID_VALUE" in str(warning), warning
+        memory.allocate(64).close()
+        assert cuda_mem.take_drop_errors() == []
+        """,
+        SOFTGPU_FAIL="cuMemFreeAsync:1=1,cuMemFreeAsync:2=1",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_owner_is_dropped_on_a_thread_that_python_did_not_make() -> None:
+    done = run(
+        """
+        import cuda_mem, gc, threading, weakref
+        class Owner:
+            def __init__(self):
+                self.stream = cuda_mem.Stream()
+            def __cuda_stream__(self):
+                return self.stream.__cuda_stream__()
+        # The memory's last part ends on threads of all kinds: it keeps the stream's owner.
+        pool = cuda_mem.Pool(cuda_mem.DeviceMemory())
+        owners = []
+        for _ in range(20):
+            owner = Owner()
+            owners.append(weakref.ref(owner))
+            buffer = pool.allocate(1 << 20, stream=owner)
+            buffer.fill(1)
+            del owner
+            thread = threading.Thread(target=lambda taken: taken.pop().close(), args=[[buffer]])
+            del buffer
+            thread.start()
+            thread.join()
+        cuda_mem.Context().synchronize()
+        pool.release_unused()
+        del pool
+        gc.collect()
         """
     )
     assert (done.returncode, done.stderr) == (0, "")

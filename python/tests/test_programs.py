@@ -28,7 +28,8 @@ def test_a_program_runs_on_the_software_gpu(tmp_path: Path) -> None:
     )
     done = command("cuda_mem.softgpu", "run", "--", sys.executable, "-c", program, XDG_CACHE_HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
-    assert command("cuda_mem.softgpu", "path").stdout.strip().endswith((".so", ".so.1"))
+    unnamed = command("cuda_mem.softgpu", "run", "--", "true", SOFTGPU_LIBRARY="")
+    assert unnamed.returncode != 0 and "SOFTGPU_LIBRARY is not set" in unnamed.stderr
     assert "usage" in command("cuda_mem.softgpu", "walk").stderr
     missing = command("cuda_mem.softgpu", "run", "--", "true", SOFTGPU_LIBRARY="/there/is/none.so")
     assert missing.returncode != 0 and "/there/is/none.so" in missing.stderr

@@ -1,11 +1,10 @@
 """Runs a program on the software GPU, which needs no GPU and no driver.
 
     python -m cuda_mem.softgpu run -- python program.py
-    python -m cuda_mem.softgpu path
 
 The program, and the libraries that it uses, load the software GPU as libcuda.so.1. It computes nothing by kernels of its
-own: it serves memory, streams, events and copies. The wheel `cuda-mem-softgpu` contains it (`pip install
-cuda-mem[software]`); the environment variable SOFTGPU_LIBRARY names another file.
+own: it serves memory, streams, events and copies. The environment variable SOFTGPU_LIBRARY names its library, which
+`cargo build --package softgpu-cdylib` makes from the sources of this project: target/debug/libsoftgpu.so.
 """
 
 import hashlib
@@ -17,18 +16,14 @@ __all__ = ["environment", "library_path", "main"]
 
 
 def library_path() -> str:
-    """The path of the software GPU's library. FileNotFoundError says how to install it."""
+    """The path of the software GPU's library. FileNotFoundError says how to get it."""
     named = os.environ.get("SOFTGPU_LIBRARY")
-    if named:
-        if not os.path.exists(named):
-            raise FileNotFoundError(f"SOFTGPU_LIBRARY names {named}, which does not exist")
-        return os.path.abspath(named)
-    try:
-        import cuda_mem_softgpu
-    except ImportError:
-        text = "the software GPU is not installed: pip install cuda-mem-softgpu, or name libsoftgpu.so in SOFTGPU_LIBRARY"
-        raise FileNotFoundError(text) from None
-    return str(cuda_mem_softgpu.library_path())
+    if not named:
+        text = "SOFTGPU_LIBRARY is not set: it names libsoftgpu.so, which `cargo build --package softgpu-cdylib` makes"
+        raise FileNotFoundError(text)
+    if not os.path.exists(named):
+        raise FileNotFoundError(f"SOFTGPU_LIBRARY names {named}, which does not exist")
+    return os.path.abspath(named)
 
 
 def environment() -> dict[str, str]:
@@ -56,11 +51,8 @@ def _folder(library: str) -> str:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """The command line: `run -- PROGRAM ARGUMENTS...`, or `path`."""
+    """The command line: `run -- PROGRAM ARGUMENTS...`."""
     match arguments:
-        case ["path"]:
-            print(library_path())
-            sys.exit(0)
         case ["run", *command]:
             command = command[1:] if command[:1] == ["--"] else command
             if command:
@@ -68,7 +60,7 @@ def main(arguments: list[str]) -> NoReturn:
                     os.execvpe(command[0], command, environment())
                 except FileNotFoundError as error:
                     sys.exit(f"cuda_mem.softgpu: {error}")
-    sys.exit("usage: python -m cuda_mem.softgpu run -- PROGRAM ARGUMENTS...\n       python -m cuda_mem.softgpu path")
+    sys.exit("usage: python -m cuda_mem.softgpu run -- PROGRAM ARGUMENTS...")
 
 
 if __name__ == "__main__":
