@@ -206,8 +206,8 @@ pub enum Error {
     /// A resource failed that is not of this crate: the program's own, or one of another library or language.
     #[error("{resource} failed: {message}")]
     Foreign {
-        /// The resource's name.
-        resource: Box<str>,
+        /// The resource's kind.
+        resource: &'static str,
         /// What the resource reported.
         message: Box<str>,
     },
@@ -579,7 +579,7 @@ mod tests {
             text(false)
         );
         assert!(text(true).contains("exported or imported stays shared"), "{}", text(true));
-        let foreign = Error::Foreign { resource: "a heap".into(), message: "it is stuck".into() };
+        let foreign = Error::Foreign { resource: "a heap", message: "it is stuck".into() };
         assert_eq!(foreign.to_string(), "a heap failed: it is stuck");
     }
 

@@ -27,6 +27,7 @@ pages! {
     mapped_memory: "../../../docs/guide/mapped-memory.md",
     other_libraries: "../../../docs/guide/other-libraries.md",
     pools: "../../../docs/guide/pools.md",
+    python: "../../../docs/guide/python.md",
     pytorch: "../../../docs/guide/pytorch.md",
     several_gpus: "../../../docs/guide/several-gpus.md",
     sharing: "../../../docs/guide/sharing.md",

@@ -119,7 +119,7 @@ unsafe impl MemoryResource for Heap {
     unsafe fn deallocate(&self, block: Block, _stream: &Stream) -> Result<()> {
         self.panic_if_set();
         if self.stuck.load(Ordering::Relaxed) {
-            return Err(Error::Foreign { resource: "Heap".into(), message: "it is stuck".into() });
+            return Err(Error::Foreign { resource: "Heap", message: "it is stuck".into() });
         }
         self.end(block);
         Ok(())

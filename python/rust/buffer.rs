@@ -1,0 +1,576 @@
+//! Buffers.
+
+use crate::array::Array;
+use crate::context::Context;
+use crate::drop_errors;
+use crate::error::{Outcome, raise, refused};
+use crate::stream::{Stream, with_stream};
+use core::ffi::{c_int, c_void};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use cuda_mem::interchange::SharedTensor;
+use cuda_mem::memory::Accessibility;
+use cuda_mem_dynamic::{Content, Memory, with};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PySlice};
+use std::sync::{RwLock, RwLockReadGuard, TryLockError};
+
+/// Memory. A resource makes it; `with` closes it. Offsets and sizes are in bytes.
+///
+/// Work of the buffer runs in the order of its home stream. A memoryview or numpy array of memory that the CPU addresses
+/// waits for that work once, when it is made: later device work is the program's to wait for.
+///
+/// >>> with cuda_mem.PinnedMemory().allocate(8) as buffer:
+/// ...     buffer.fill(7)
+/// ...     buffer.to_bytes(0, 2)
+/// b'\x07\x07'
+#[pyclass(frozen, weakref, module = "cuda_mem")]
+pub struct Buffer {
+    /// None when it is closed. Only tried, never waited for.
+    memory: RwLock<Option<Memory>>,
+    /// Live views by the buffer protocol, which keep the memory where it is.
+    views: AtomicUsize,
+    /// Whether a free neither calls the driver nor waits.
+    quick_frees: bool,
+    /// Whether this is a part of another buffer's memory, which that buffer's close refuses to free.
+    is_part: bool,
+}
+
+/// A use of an open buffer.
+pub struct Open<'buffer>(RwLockReadGuard<'buffer, Option<Memory>>);
+
+impl Deref for Open<'_> {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        match &*self.0 {
+            Some(memory) => memory,
+            None => unreachable!("checked when this was made"),
+        }
+    }
+}
+
+/// The bytes of an object with the buffer protocol.
+pub struct Bytes(PyBuffer<u8>);
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self.0.len_bytes() {
+            0 => &[],
+            // SAFETY: the view is contiguous, and its object keeps the memory while this lives. That the program does not
+            // write it meanwhile is Python's rule for such views.
+            size => unsafe { core::slice::from_raw_parts(self.0.buf_ptr().cast(), size) },
+        }
+    }
+}
+
+/// The bytes of an argument, such as bytes, a memoryview or a numpy array of any type.
+pub fn readable(object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
+    let view = cast_to_bytes(object)?;
+    Ok(Bytes(view))
+}
+
+fn cast_to_bytes(object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
+    let py = object.py();
+    // memoryview.cast takes contiguous views of any type, and an empty one only as bytes.
+    let view = py.import("builtins")?.getattr("memoryview")?.call1((object,))?;
+    let is_contiguous: bool = view.getattr("c_contiguous")?.extract()?;
+    if !is_contiguous {
+        let text = "the object's memory is not C-contiguous: copy it first, as numpy.ascontiguousarray does";
+        return Err(refused(text));
+    }
+    let is_empty = view.getattr("nbytes")?.extract::<usize>()? == 0;
+    let bytes = if is_empty { PyBytes::new(py, b"").into_any() } else { view.call_method1("cast", ("B",))? };
+    Ok(PyBuffer::get(&bytes)?)
+}
+
+impl Buffer {
+    #[inline]
+    pub fn new(memory: Memory, quick_frees: bool) -> Self {
+        Self { memory: RwLock::new(Some(memory)), views: AtomicUsize::new(0), quick_frees, is_part: false }
+    }
+
+    /// The memory, if the buffer is open.
+    #[inline]
+    pub fn open(&self) -> Outcome<Open<'_>> {
+        // A forked child takes no lock of an object.
+        cuda_mem::check_not_forked("use of a Buffer")?;
+        let memory = match self.memory.try_read() {
+            Ok(memory) => memory,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(raise("ClosedError", "another thread closes the Buffer", None));
+            }
+        };
+        if memory.is_none() {
+            return Err(raise("ClosedError", "the Buffer is closed", None));
+        }
+        Ok(Open(memory))
+    }
+
+    /// Copies bytes to the buffer. The copy is done when this returns.
+    pub fn write(&self, py: Python<'_>, offset: usize, bytes: &[u8]) -> Outcome {
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        Ok(py
+            .detach(|| memory.write_aside(|content| with!(content, buffer => buffer.copy_from_slice(offset, bytes))))?)
+    }
+
+    /// The whole memory as an array of bytes, which shares its ownership.
+    pub fn tensor(&self) -> Outcome<SharedTensor> {
+        Ok(self.open()?.slice(0, usize::MAX)?.tensor())
+    }
+
+    fn size_or_0(&self) -> usize {
+        self.open().map_or(0, |memory| with!(&*memory.read(), buffer => buffer.len()))
+    }
+
+    fn refuse_views(&self, call: &str) -> Outcome {
+        match self.views.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            count => {
+                let text =
+                    format!("Buffer.{call}: {count} memoryviews or numpy arrays of the memory live: delete them first");
+                Err(raise("SharedError", text, None))
+            }
+        }
+    }
+
+    fn with_growable(
+        &self,
+        py: Python<'_>,
+        call: &str,
+        work: impl FnOnce(&mut cuda_mem::buffer::GrowableBuffer<u8, cuda_mem::memory::kind::Any>) -> cuda_mem::Result<()>
+        + Send,
+    ) -> Outcome {
+        self.refuse_views(call)?;
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        match py.detach(|| memory.with_growable(work)) {
+            Some(done) => Ok(done?),
+            None => {
+                let text = "the Buffer does not grow: VirtualMemory.allocate_growable makes one that does, until it is \
+                            sliced, exported or viewed";
+                Err(refused(text))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    /// The size in bytes; 0 when the buffer is closed.
+    #[getter]
+    fn size(&self) -> usize {
+        self.size_or_0()
+    }
+
+    fn __len__(&self) -> usize {
+        self.size_or_0()
+    }
+
+    /// The address for devices, a CUdeviceptr. Raises ClosedError when the buffer is closed.
+    #[getter]
+    fn handle(&self) -> Outcome<u64> {
+        Ok(self.open()?.device_pointer())
+    }
+
+    /// The address for the CPU, or None if the CPU does not address the memory.
+    #[getter]
+    fn host_pointer(&self) -> Outcome<Option<usize>> {
+        Ok(self.open()?.host_pointer().map(|pointer| pointer.addr()))
+    }
+
+    /// Whether the buffer is closed.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.memory.try_read().is_ok_and(|memory| memory.is_none())
+    }
+
+    /// The home stream.
+    #[getter]
+    fn stream(&self) -> Outcome<Stream> {
+        Ok(Stream { inner: with!(&*self.open()?.read(), buffer => buffer.stream().clone()) })
+    }
+
+    /// The context.
+    #[getter]
+    fn context(&self) -> Outcome<Context> {
+        Ok(Context { inner: with!(&*self.open()?.read(), buffer => buffer.context().clone()) })
+    }
+
+    /// Whether the CPU addresses the memory.
+    #[getter]
+    fn is_host_accessible(&self) -> Outcome<bool> {
+        Ok(self.accessibility()?.host)
+    }
+
+    /// Whether devices address the memory.
+    #[getter]
+    fn is_device_accessible(&self) -> Outcome<bool> {
+        Ok(self.accessibility()?.device)
+    }
+
+    /// Whether the driver moves the memory between the host and devices.
+    #[getter]
+    fn is_managed(&self) -> Outcome<bool> {
+        Ok(self.accessibility()?.managed)
+    }
+
+    /// The unit of `flush` and `invalidate` in bytes: 1 for coherent memory. The calls themselves take any range.
+    #[getter]
+    fn atom(&self) -> Outcome<usize> {
+        Ok(with!(&*self.open()?.read(), buffer => buffer.coherence().atom()))
+    }
+
+    /// Makes `stream` the home stream. It waits for all work of the buffer so far.
+    fn set_stream(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        let home = with!(&*memory.read(), buffer => buffer.stream().clone());
+        with_stream(Some(stream), &home, |stream| {
+            Ok(py.detach(|| with!(&mut *memory.write(), buffer => buffer.set_stream(stream)))?)
+        })
+    }
+
+    /// Tells that work of another stream, queued until now, uses the memory: the home stream waits for it before the
+    /// memory is used again or freed.
+    fn record_use(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        let home = with!(&*memory.read(), buffer => buffer.stream().clone());
+        with_stream(Some(stream), &home, |stream| {
+            Ok(py.detach(|| with!(&*memory.read(), buffer => buffer.record_use(stream)))?)
+        })
+    }
+
+    /// Waits for the work of the home stream so far.
+    fn synchronize(&self, py: Python<'_>) -> Outcome {
+        let home = with!(&*self.open()?.read(), buffer => buffer.stream().clone());
+        Ok(py.detach(|| home.synchronize())?)
+    }
+
+    /// Copies `source` to this buffer, to `offset`: `size` bytes of a Buffer from `source_offset` on, in stream order, or
+    /// of an object with the buffer protocol, such as bytes or a contiguous numpy array; the copy of such an object is
+    /// done when this returns. Without `size`, all the rest of the source.
+    #[pyo3(signature = (source, *, offset = 0, source_offset = 0, size = None))]
+    fn copy_from(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        offset: usize,
+        source_offset: usize,
+        size: Option<usize>,
+    ) -> Outcome {
+        if let Ok(source) = source.cast::<Buffer>() {
+            let (memory, source) = (self.open()?, source.get().open()?);
+            let (memory, source): (&Memory, &Memory) = (&memory, &source);
+            let size = size.unwrap_or(usize::MAX);
+            return Ok(py.detach(|| memory.copy_from(offset, source, source_offset, size))?);
+        }
+        let bytes = readable(source)?;
+        let range =
+            cuda_mem_dynamic::range("Buffer.copy_from", source_offset, size.unwrap_or(usize::MAX), bytes.len())?;
+        self.write(py, offset, &bytes[range])
+    }
+
+    /// Copies `len(destination)` bytes from `offset` on to a writable object with the buffer protocol. Waits for the
+    /// buffer's work and for the copy.
+    #[pyo3(signature = (destination, *, offset = 0))]
+    fn copy_to(&self, py: Python<'_>, destination: &Bound<'_, PyAny>, offset: usize) -> Outcome {
+        let view = cast_to_bytes(destination)?;
+        if view.readonly() {
+            return Err(PyTypeError::new_err("the destination is read-only").into());
+        }
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        let size = view.len_bytes();
+        let bytes: &mut [u8] = match size {
+            0 => &mut [],
+            // SAFETY: the view is contiguous and writable, and lives until the copy is done. That the program does not use
+            // its memory meanwhile is Python's rule for such views.
+            size => unsafe { core::slice::from_raw_parts_mut(view.buf_ptr().cast(), size) },
+        };
+        Ok(py.detach(|| memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(offset, bytes))))?)
+    }
+
+    /// The bytes from `offset` on; without `size`, all the rest. Waits for the buffer's work.
+    #[pyo3(signature = (offset = 0, size = None))]
+    fn to_bytes<'py>(&self, py: Python<'py>, offset: usize, size: Option<usize>) -> Outcome<Bound<'py, PyBytes>> {
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        let length = with!(&*memory.read(), buffer => buffer.len());
+        let range = cuda_mem_dynamic::range("Buffer.to_bytes", offset, size.unwrap_or(usize::MAX), length)?;
+        Ok(PyBytes::new_with(py, range.len(), |bytes| {
+            let read = py.detach(|| {
+                memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(range.start, bytes)))
+            });
+            Ok(read.map_err(crate::error::Failure::from)?)
+        })?)
+    }
+
+    /// Fills `size` bytes from `offset` on, in stream order. `value` is an int from 0 to 255, or an object of 1, 2, 4, 8 or
+    /// 16 bytes with the buffer protocol.
+    #[pyo3(signature = (value, *, offset = 0, size = None))]
+    fn fill(&self, py: Python<'_>, value: &Bound<'_, PyAny>, offset: usize, size: Option<usize>) -> Outcome {
+        let memory = self.open()?;
+        let memory: &Memory = &memory;
+        let size = size.unwrap_or(usize::MAX);
+        match value.extract::<i64>() {
+            Ok(number) => {
+                let byte = u8::try_from(number)
+                    .map_err(|_| refused(format!("Buffer.fill: value is {number}, but it must be from 0 to 255")))?;
+                Ok(py.detach(|| memory.fill(offset, size, &[byte]))?)
+            }
+            Err(_) => {
+                let bytes = readable(value)?;
+                let bytes: &[u8] = &bytes;
+                Ok(py.detach(|| memory.fill(offset, size, bytes))?)
+            }
+        }
+    }
+
+    /// Whether two buffers have the same bytes. Waits for the work of both.
+    fn equals(&self, py: Python<'_>, other: PyRef<'_, Buffer>) -> Outcome<bool> {
+        let (memory, other) = (self.open()?, other.open()?);
+        let (memory, other): (&Memory, &Memory) = (&memory, &other);
+        Ok(py.detach(|| memory.equals(other))?)
+    }
+
+    /// Makes the CPU's writes to a range visible to device work that is queued later. Mapped and write-combined memory need
+    /// this; for other memory it does nothing.
+    #[pyo3(signature = (offset = 0, size = None))]
+    fn flush(&self, py: Python<'_>, offset: usize, size: Option<usize>) -> Outcome {
+        let memory = self.host_memory("flush")?;
+        let memory: &Memory = &memory;
+        let size = size.unwrap_or(usize::MAX);
+        let flush = || {
+            memory.with_host_range(offset, size, |resource, start, size| {
+                // SAFETY: `with_host_range` checks that the range is the buffer's, which is open.
+                unsafe { resource.flush(start, size) }
+            })
+        };
+        Ok(py.detach(flush)?)
+    }
+
+    /// Makes the device's writes to a range visible to the CPU, once the device's work is done: wait for it first.
+    /// Non-coherent mapped memory needs this; for other memory it does nothing.
+    #[pyo3(signature = (offset = 0, size = None))]
+    fn invalidate(&self, py: Python<'_>, offset: usize, size: Option<usize>) -> Outcome {
+        let memory = self.host_memory("invalidate")?;
+        let memory: &Memory = &memory;
+        let size = size.unwrap_or(usize::MAX);
+        let invalidate = || {
+            memory.with_host_range(offset, size, |resource, start, size| {
+                // SAFETY: as in `flush`; programs reach the memory by views of Python only, so no Rust reference to it
+                // exists.
+                unsafe { resource.invalidate(start, size) }
+            })
+        };
+        Ok(py.detach(invalidate)?)
+    }
+
+    /// A part of the memory as a buffer of its own, which shares its ownership. Without `size`, all the rest.
+    #[pyo3(signature = (offset = 0, size = None))]
+    fn slice(&self, offset: usize, size: Option<usize>) -> Outcome<Buffer> {
+        let part = self.open()?.slice(offset, size.unwrap_or(usize::MAX))?;
+        Ok(Buffer { is_part: true, ..Buffer::new(Memory::shared(part), self.quick_frees) })
+    }
+
+    /// `buffer[start:stop]` is `slice`.
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> Outcome<Buffer> {
+        let Ok(slice) = index.cast::<PySlice>() else {
+            let text = "a Buffer takes slices, as buffer[0:4]; memoryview(buffer) has single bytes";
+            return Err(PyTypeError::new_err(text).into());
+        };
+        let range = slice.indices(self.size_or_0() as isize)?;
+        if range.step != 1 {
+            return Err(PyIndexError::new_err("the step of a slice of a Buffer must be 1").into());
+        }
+        self.slice(range.start as usize, Some(range.slicelength))
+    }
+
+    /// The memory as an array that other libraries take: `dtype` is a name such as "float32" or a numpy dtype, `shape` an
+    /// int or a sequence, `strides` are in elements, `offset` is in bytes. Without a shape it has one dimension.
+    #[pyo3(signature = (dtype = None, shape = None, *, strides = None, offset = 0))]
+    fn view(
+        &self,
+        dtype: Option<&Bound<'_, PyAny>>,
+        shape: Option<&Bound<'_, PyAny>>,
+        strides: Option<Vec<i64>>,
+        offset: usize,
+    ) -> Outcome<Array> {
+        Array::of(&self.tensor()?, dtype, shape, strides, offset)
+    }
+
+    /// The memory as a numpy array without a copy, if the CPU addresses it. While the array lives, the buffer cannot be
+    /// closed. For mapped memory call `flush` after writes, and `invalidate` before reads of what a device wrote.
+    #[pyo3(signature = (dtype = None, shape = None))]
+    fn numpy<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        shape: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let numpy = slf.py().import("numpy")?;
+        let bytes =
+            numpy.call_method1("asarray", (slf.py().import("builtins")?.call_method1("memoryview", (slf,))?,))?;
+        let array = match dtype {
+            Some(dtype) => bytes.call_method1("view", (dtype,))?,
+            None => bytes,
+        };
+        Ok(match shape {
+            Some(shape) => array.call_method1("reshape", (shape,))?,
+            None => array,
+        })
+    }
+
+    /// Grows a growable buffer to `size` bytes; the new bytes are zeros. ArgumentError if the buffer does not grow.
+    fn grow_to(&self, py: Python<'_>, size: usize) -> Outcome {
+        self.with_growable(py, "grow_to", move |growable| growable.grow_to(size).map(drop))
+    }
+
+    /// Shrinks a growable buffer to `size` bytes.
+    fn shrink_to(&self, py: Python<'_>, size: usize) -> Outcome {
+        self.with_growable(py, "shrink_to", move |growable| growable.shrink_to(size))
+    }
+
+    /// Frees the memory in the order of the home stream; with `stream`, that becomes the home stream first. Closing again
+    /// does nothing. Raises SharedError, and frees nothing, while a slice, a view, a memoryview or another library has
+    /// the memory, or while another thread uses the buffer. The close of a slice gives up its share.
+    #[pyo3(signature = (stream = None))]
+    fn close(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> Outcome {
+        cuda_mem::check_not_forked("Buffer.close")?;
+        drop_errors::warn(py)?;
+        if stream.is_some() && !self.is_closed() {
+            self.set_stream(py, stream.ok_or_else(|| refused("no stream"))?)?;
+        }
+        let mut place = match self.memory.try_write() {
+            Ok(place) => place,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(raise("SharedError", "Buffer.close: another thread uses the Buffer", None));
+            }
+        };
+        self.refuse_views("close")?;
+        let Some(memory) = &mut *place else { return Ok(()) };
+        let is_part = self.is_part;
+        // SAFETY: after a success the value is only dropped.
+        let mut end = || unsafe { if is_part { memory.close_in_place() } else { memory.close_alone_in_place() } };
+        if self.quick_frees { end() } else { py.detach(end) }?;
+        *place = None;
+        Ok(())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, value, traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> Outcome {
+        let _ = (kind, value, traceback);
+        self.close(py, None)
+    }
+
+    /// DLPack's protocol. The memory is ordered before `stream`; `dl_device` (1, 0) gives the CPU the memory itself if it
+    /// addresses it. Raises BufferError where that needs a copy and `copy` is False.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<i64>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        crate::capsule::export(py, &self.tensor()?, stream, max_version, dl_device, copy)
+    }
+
+    /// DLPack's device: (type, number).
+    fn __dlpack_device__(&self) -> Outcome<(i32, i32)> {
+        Ok(crate::capsule::device(self.tensor()?.tensor().device()))
+    }
+
+    /// The CUDA array interface, version 3, of the bytes. It does not keep the buffer from being closed.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        Array::from_tensor(self.tensor()?).cuda_array_interface(py)
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let this = slf.get();
+        let memory = this.host_memory("__getbuffer__")?;
+        let (pointer, length, home) = with!(&*memory.read(), buffer => {
+            (buffer.host_pointer_if_any(), buffer.len(), buffer.stream().clone())
+        });
+        // Before the wait, so that the memory stays.
+        this.views.fetch_add(1, Ordering::Relaxed);
+        drop(memory);
+        let waited = slf.py().detach(|| home.synchronize()).map_err(crate::error::Failure::from);
+        let filled = waited.map_err(PyErr::from).and_then(|()| {
+            let pointer = pointer.unwrap_or(core::ptr::dangling_mut()).cast::<c_void>();
+            // SAFETY: Python passes a view to fill; the memory stays while `views` counts it.
+            match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length as ffi::Py_ssize_t, 0, flags) } {
+                0 => Ok(()),
+                _ => Err(PyErr::fetch(slf.py())),
+            }
+        });
+        if filled.is_err() {
+            this.views.fetch_sub(1, Ordering::Relaxed);
+        }
+        filled
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        let _ = view;
+        self.views.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Memory is not pickled: another process would get a copy, not the memory.
+    fn __reduce__(&self) -> PyResult<String> {
+        Err(PyTypeError::new_err("a Buffer cannot be pickled: pickle its bytes (to_bytes)"))
+    }
+
+    fn __repr__(&self) -> String {
+        match self.open() {
+            Ok(memory) => {
+                let kind = match &*memory.read() {
+                    Content::Exclusive(_) => "",
+                    Content::Shared(_) => ", shared",
+                    Content::Growable(_) => ", growable",
+                };
+                format!("Buffer(handle={:#x}, size={}{kind})", memory.device_pointer(), self.size_or_0())
+            }
+            Err(_) => "Buffer(closed)".to_owned(),
+        }
+    }
+}
+
+impl Buffer {
+    fn accessibility(&self) -> Outcome<Accessibility> {
+        Ok(with!(&*self.open()?.read(), buffer => buffer.accessibility()))
+    }
+
+    /// The memory, if the CPU addresses it or it is empty.
+    fn host_memory(&self, call: &str) -> Outcome<Open<'_>> {
+        let memory = self.open()?;
+        if memory.host_pointer().is_none() && with!(&*memory.read(), buffer => !buffer.is_empty()) {
+            let text = format!(
+                "Buffer.{call}: the CPU does not address this memory: copy it with to_bytes or copy_to, or allocate from \
+                 MappedMemory, PinnedMemory or ManagedMemory"
+            );
+            return Err(raise("ExchangeError", text, None));
+        }
+        Ok(memory)
+    }
+}

@@ -1,0 +1,71 @@
+//! The native module of the Python package `cuda_mem`.
+//!
+//! A method checks its arguments, releases the GIL, calls one function of cuda-mem, and turns an error into an exception.
+//! What is longer belongs into cuda-mem, or into `dynamic/`, which the C library uses too. The rules:
+//!
+//! - Classes are frozen. A lock of an object is only tried, never waited for: a thread that waited for it under the GIL
+//!   would stop the thread that has it and wants the GIL.
+//! - The GIL is released around each call that may call the driver or wait. Frees of pools do neither.
+//! - Drops of cuda-mem's values touch no Python object, and wait for nothing.
+
+#![allow(clippy::disallowed_types, reason = "locks are only tried")]
+
+// For its C symbols.
+extern crate cudamem;
+
+mod array;
+mod buffer;
+mod capsule;
+mod context;
+mod drop_errors;
+mod error;
+mod event;
+mod pool;
+mod resource;
+mod stream;
+mod vkgdr;
+
+use pyo3::prelude::*;
+
+/// Memory shared by CPU and NVIDIA GPU.
+#[pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use super::array::{Array, from_array_interface, from_dlpack};
+    #[pymodule_export]
+    use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::context::{Context, Device, Driver};
+    #[pymodule_export]
+    use super::drop_errors::take_drop_errors;
+    #[pymodule_export]
+    use super::event::Event;
+    #[pymodule_export]
+    use super::pool::{Pool, PoolStatistics, RingPool};
+    #[pymodule_export]
+    use super::resource::{
+        DeviceMemory, DriverPool, ManagedMemory, MappedMemory, MemoryResource, PinnedMemory, VirtualMemory,
+    };
+    #[pymodule_export]
+    use super::stream::Stream;
+    #[pymodule_export]
+    use super::vkgdr::{RawMemory, Vkgdr};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::refuse_subinterpreters(module.py())
+    }
+}
+
+/// CPython 3.11 does not know that pyo3's modules serve one interpreter only; later releases do.
+fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the interpreter's state lives while this thread is attached to it.
+    let id = unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) };
+    if id != 0 {
+        let text = "cuda_mem does not work in subinterpreters: import it in the main interpreter, or start a process";
+        return Err(pyo3::exceptions::PyImportError::new_err(text));
+    }
+    let _ = py;
+    Ok(())
+}

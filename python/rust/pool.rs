@@ -1,0 +1,201 @@
+//! Pools.
+
+use crate::error::{Outcome, refused};
+use crate::resource::MemoryResource;
+use core::time::Duration;
+use cuda_mem::memory::kind::Any;
+use cuda_mem::pool::{PoolOptions, Reuse, RingOptions, WhenFull};
+use cuda_mem_dynamic::ResourceType;
+use pyo3::prelude::*;
+
+/// A stream-ordered pool over any source of memory. A pair of allocation and free on one stream makes no driver call.
+///
+/// >>> pool = cuda_mem.Pool(cuda_mem.DeviceMemory(), maximum=1 << 30)
+/// >>> with pool.allocate(4096) as buffer:
+/// ...     pool.statistics().blocks
+/// 1
+#[pyclass(frozen, extends = MemoryResource, module = "cuda_mem")]
+pub struct Pool;
+
+/// Figures of a pool. Sizes are in bytes.
+#[pyclass(frozen, get_all, module = "cuda_mem")]
+pub struct PoolStatistics {
+    /// The memory that the pool has from its source, now.
+    reserved: u64,
+    /// The same, at most since the start or the last `Pool.reset_peaks`.
+    reserved_peak: u64,
+    /// The sizes of allocated blocks.
+    allocated: u64,
+    /// The sizes of allocated blocks and of blocks in threads' caches.
+    active: u64,
+    /// The same, at most since the start or the last `Pool.reset_peaks`.
+    active_peak: u64,
+    /// The sizes that were asked for, of allocated blocks.
+    requested: u64,
+    /// Allocated blocks.
+    blocks: u64,
+    /// All allocations since the start.
+    allocations: u64,
+    /// The free memory in blocks that threads keep at hand.
+    in_caches: u64,
+    /// The largest free range.
+    largest_free: u64,
+    /// From 0, all free memory in one range, to 1.
+    fragmentation: f64,
+    /// Requests without room.
+    out_of_memory: u64,
+    /// How often the pool made a stream wait.
+    waits: u64,
+    /// Events that the pool recorded.
+    events_recorded: u64,
+}
+
+#[pymethods]
+impl PoolStatistics {
+    fn __repr__(&self) -> String {
+        format!(
+            "PoolStatistics(reserved={}, allocated={}, blocks={}, allocations={}, fragmentation={:.3})",
+            self.reserved, self.allocated, self.blocks, self.allocations, self.fragmentation
+        )
+    }
+}
+
+fn of(resource: &MemoryResource) -> Outcome<&cuda_mem::pool::Pool<Any>> {
+    cuda_mem::pool::Pool::of(&resource.source.resource).ok_or_else(|| refused("this object is not a pool"))
+}
+
+#[pymethods]
+impl Pool {
+    /// A pool over `source`. Sizes are in bytes: `initial` is reserved at once, `smallest_growth` and `largest_growth`
+    /// bound what is reserved at a time, and `maximum` bounds all. `reuse` is "when_passed", "same_stream_only" or "wait":
+    /// whether memory that another stream freed is reused once its work is done, never, or after a wait. With a
+    /// `trace_capacity`, snapshots contain that many of the newest events.
+    #[new]
+    #[pyo3(signature = (
+        source, *, initial = None, smallest_growth = None, largest_growth = None, maximum = None,
+        reuse = "when_passed", trace_capacity = 0
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, MemoryResource>,
+        initial: Option<usize>,
+        smallest_growth: Option<usize>,
+        largest_growth: Option<usize>,
+        maximum: Option<usize>,
+        reuse: &str,
+        trace_capacity: usize,
+    ) -> Outcome<PyClassInitializer<Self>> {
+        let mut options = PoolOptions::default();
+        for (place, chosen) in [
+            (&mut options.initial, initial),
+            (&mut options.smallest_growth, smallest_growth),
+            (&mut options.largest_growth, largest_growth),
+            (&mut options.maximum, maximum),
+        ] {
+            *place = chosen.unwrap_or(*place);
+        }
+        options.trace_capacity = trace_capacity;
+        options.reuse = match reuse {
+            "when_passed" => Reuse::WhenPassed,
+            "same_stream_only" => Reuse::SameStreamOnly,
+            "wait" => Reuse::Wait,
+            other => {
+                let text =
+                    format!("reuse is {other:?}, but it must be \"when_passed\", \"same_stream_only\" or \"wait\"");
+                return Err(refused(text));
+            }
+        };
+        let source = source.get();
+        let pool = py.detach(|| cuda_mem::pool::Pool::<Any>::new(&source.source.share(), &options))?;
+        Ok(MemoryResource::init(Self, pool, source.stream.context()))
+    }
+
+    /// The figures of the pool.
+    fn statistics(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome<PoolStatistics> {
+        let pool = of(slf.as_super())?;
+        let found = py.detach(|| pool.statistics());
+        Ok(PoolStatistics {
+            reserved: found.reserved.current,
+            reserved_peak: found.reserved.peak,
+            allocated: found.allocated.current,
+            active: found.active.current,
+            active_peak: found.active.peak,
+            requested: found.requested.current,
+            blocks: found.blocks.current,
+            allocations: found.blocks.total,
+            in_caches: found.in_fronts,
+            largest_free: found.largest_free,
+            fragmentation: found.fragmentation,
+            out_of_memory: found.out_of_memory,
+            waits: found.waits,
+            events_recorded: found.events_recorded,
+        })
+    }
+
+    /// All regions and blocks: a PoolSnapshot, which a notebook shows as a picture.
+    fn snapshot<'py>(slf: PyRef<'py, Self>, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let pool = of(slf.as_super())?;
+        let text = py.detach(|| pool.snapshot().to_json());
+        Ok(py.import("cuda_mem._snapshot")?.getattr("PoolSnapshot")?.call_method1("from_json", (text,))?)
+    }
+
+    /// Gives a name to the block that contains the address; snapshots show it. Returns whether there is such a block.
+    fn set_name(slf: PyRef<'_, Self>, address: u64, name: &str) -> Outcome<bool> {
+        Ok(of(slf.as_super())?.set_name(address, name))
+    }
+
+    /// Reserves memory so that the pool has `size` bytes.
+    fn reserve(slf: PyRef<'_, Self>, py: Python<'_>, size: usize) -> Outcome {
+        let pool = of(slf.as_super())?;
+        Ok(py.detach(|| pool.reserve(size))?)
+    }
+
+    /// Returns unused memory to the source, but keeps `keep` bytes. Does not wait for work.
+    #[pyo3(signature = (keep = 0))]
+    fn trim_to(slf: PyRef<'_, Self>, py: Python<'_>, keep: usize) -> Outcome {
+        let pool = of(slf.as_super())?;
+        Ok(py.detach(|| pool.trim_to(keep))?)
+    }
+
+    /// Waits for the work on freed memory, and returns all unused memory to the source.
+    fn release_unused(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome {
+        let pool = of(slf.as_super())?;
+        Ok(py.detach(|| pool.release_unused())?)
+    }
+
+    /// Sets the peaks of the figures to the present values.
+    fn reset_peaks(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome {
+        let pool = of(slf.as_super())?;
+        py.detach(|| pool.reset_peaks());
+        Ok(())
+    }
+}
+
+/// A ring of memory for blocks that are freed in the order of their allocation, such as staging of uploads.
+#[pyclass(frozen, extends = MemoryResource, module = "cuda_mem")]
+pub struct RingPool;
+
+#[pymethods]
+impl RingPool {
+    /// A ring of `capacity` bytes over `source`. If it is full, an allocation waits for the oldest block at most `timeout`
+    /// seconds; None waits as long as it takes, 0 refuses at once.
+    #[new]
+    #[pyo3(signature = (source, capacity, *, timeout = None))]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, MemoryResource>,
+        capacity: usize,
+        timeout: Option<f64>,
+    ) -> Outcome<PyClassInitializer<Self>> {
+        let mut options = RingOptions::default();
+        options.when_full = match timeout.map(crate::stream::limit).transpose()? {
+            None => WhenFull::Wait,
+            Some(Duration::ZERO) => WhenFull::Refuse,
+            Some(limit) => WhenFull::WaitAtMost(limit),
+        };
+        let source = source.get();
+        let ring = py.detach(|| cuda_mem::pool::RingPool::<Any>::new(&source.source.share(), capacity, &options))?;
+        Ok(MemoryResource::init(Self, ring, source.stream.context()))
+    }
+}
