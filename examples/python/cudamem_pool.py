@@ -41,6 +41,9 @@ class Pools:
         loaded.cudamem_text_get.argtypes = [handle, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(size)]
         loaded.cudamem_text_destroy.argtypes = [handle]
         if options:
+            # ctypes takes any name.
+            if unknown := set(options) - {field[0] for field in Options._fields_}:
+                raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
             chosen = Options(size=ctypes.sizeof(Options), **options)
             self._check(loaded.cudamem_malloc_set_options(ctypes.byref(chosen)))
 
