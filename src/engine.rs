@@ -14,9 +14,8 @@ use crate::handles::cudamem_engine;
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
-use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, NoThreads, StagingOptions, ThreadPool, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, StagingOptions, Way};
 use cuda_mem_dynamic::{with_buffer, with_buffer_mut};
-use std::sync::Arc;
 
 handle_type!(cudamem_engine: CopyEngine);
 
@@ -74,13 +73,13 @@ pub unsafe extern "C" fn cudamem_engine_create(
         }
         const MOST_THREADS: u32 = 64;
         builder = match chosen.threads {
-            0 if has(CUDAMEM_ENGINE_NO_THREADS) => builder.threads(Arc::new(NoThreads)),
+            0 if has(CUDAMEM_ENGINE_NO_THREADS) => builder.helper_threads(0),
             0 => builder,
             count if count > MOST_THREADS || has(CUDAMEM_ENGINE_NO_THREADS) => {
                 let rule = format!("it must be at most {MOST_THREADS}, and 0 with CUDAMEM_ENGINE_NO_THREADS");
                 return Err(invalid("options.threads", count.to_string(), rule));
             }
-            count => builder.threads(Arc::new(ThreadPool::new(count as usize))),
+            count => builder.helper_threads(count as usize),
         };
         let mut staging = StagingOptions::default();
         for (size, place) in [

@@ -12,7 +12,7 @@ use crate::made::new_resource;
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::MappedMemory;
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::ResourceHandle;
 use cuda_mem::memory::{
     Accessibility, Attachment, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory,
@@ -101,9 +101,9 @@ pub extern "C" fn cudamem_resource_create_mapped(
     run("cudamem_resource_create_mapped", || {
         let resource = out("resource", resource)?;
         let wish = match coherence {
-            CUDAMEM_COHERENCE_PREFERRED => CoherenceWish::Preferred,
-            CUDAMEM_COHERENCE_REQUIRED => CoherenceWish::Required,
-            CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherenceWish::ForcedNonCoherent,
+            CUDAMEM_COHERENCE_PREFERRED => CoherencePolicy::Preferred,
+            CUDAMEM_COHERENCE_REQUIRED => CoherencePolicy::Required,
+            CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherencePolicy::ForcedNonCoherent,
             _ => return Err(invalid("coherence", coherence.to_string(), "it must be one of CUDAMEM_COHERENCE_...")),
         };
         resource.write(new_resource(MappedMemory::with_coherence(&*object("context", context)?, wish)?)?);

@@ -97,7 +97,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
         | Error::Arrow(_)
         | Error::ArrayInterface(_) => CUDAMEM_ERROR_INVALID_ARGUMENT,
         Error::View(error) => match **error {
-            ViewError::OutOfMemory { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
+            ViewError::OutOfBounds { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
             ViewError::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
             _ => CUDAMEM_ERROR_INVALID_ARGUMENT,
         },

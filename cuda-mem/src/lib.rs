@@ -25,7 +25,7 @@
 //! | item | purpose |
 //! |---|---|
 //! | [`Driver`], [`Device`], [`Context`] | the loaded driver, its devices and their contexts |
-//! | [`Stream`], [`Event`], [`Finished`] | work in order, and futures of its end |
+//! | [`Stream`], [`Event`], [`Completion`] | work in order, and futures of its end |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`pool`] | a pool over any source, faster than the driver's |
 //! | [`copy`] | copies between host and device that take the fastest way |
@@ -125,8 +125,8 @@ pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, Drop
 pub use error::{DriverError, Error, PeerError, Refused, Result, Uuid};
 pub use memory::mapped::MappedMemory;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
+pub use stream::completion::Completion;
 pub use stream::event::Event;
-pub use stream::finished::Finished;
 pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};
@@ -149,7 +149,7 @@ const _: () = {
     crosses_threads::<Context>();
     crosses_threads::<Stream>();
     crosses_threads::<Event>();
-    crosses_threads::<Finished>();
+    crosses_threads::<Completion>();
     crosses_threads::<Buffer<*mut u8, memory::kind::Device>>();
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<buffer::CopyBatch<'_>>();
@@ -197,7 +197,6 @@ const _: () = {
     crosses_threads::<buffer::SharedCell<u64>>();
     crosses_threads::<copy::CopyEngine>();
     crosses_threads::<copy::MachineProfile>();
-    crosses_threads::<copy::ThreadPool>();
     crosses_threads::<copy::PendingRead<'_>>();
     #[cfg(feature = "sharing")]
     {

@@ -79,9 +79,6 @@ plain_types_only! {
         given.upload(0, host)?;
         Ok(())
     }";
-    ScopedUpload: "fn upload(given: &mut Buffer<Given>, host: &[Given]) -> Outcome<()> {
-        Ok(buffer::transfer_scope(|scope| scope.upload(given, 0, host))?)
-    }";
     CopyFromSlice: "fn copy(given: &mut Buffer<Given>, host: &[Given]) -> Outcome<()> {
         Ok(given.copy_from_slice(0, host)?)
     }";

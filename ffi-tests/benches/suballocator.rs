@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
-use stream_heap::suballocator::{BlockId, Ring, Slabs, SlotClass, Suballocator, SuballocatorOptions};
+use stream_heap::suballocator::{BlockId, Ring, Suballocator, SuballocatorOptions};
 use testkit::timing::{Numbers, median};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -21,7 +21,6 @@ fn main() -> Result<()> {
 
     println!("\n{:>12} {:>10}", "empty", "ns");
     println!("{:>12} {:>10.1}", "suballocator", empty(rounds, batch)?);
-    println!("{:>12} {:>10.1}", "slabs", slabs(rounds, batch)?);
     println!("{:>12} {:>10.1}", "ring", ring(rounds, batch)?);
 
     println!("\nblocks of 256 B to 1 MiB, log-uniform, in a region that they fill to three quarters");
@@ -63,16 +62,6 @@ fn empty(rounds: usize, batch: usize) -> Result<f64> {
     median(rounds, batch, || {
         let block = memory.allocate(black_box(4096), black_box(256)).ok_or("full")?;
         memory.free(black_box(block.id))?;
-        Ok(())
-    })
-}
-
-fn slabs(rounds: usize, batch: usize) -> Result<f64> {
-    let mut slabs = Slabs::new(&[256, 512, 1024, 2048, 4096].map(|size| SlotClass { size, slots: 64 }))?;
-    slabs.add_chunk(1000, 0)?;
-    median(rounds, batch, || {
-        let slot = slabs.allocate(black_box(1000)).ok_or("full")?;
-        slabs.free(black_box(slot.id))?;
         Ok(())
     })
 }

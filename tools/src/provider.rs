@@ -2,7 +2,7 @@
 //! replaces a library that the environment names.
 
 use clap::ValueEnum;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::softgpu::{self, Settings};
 use cuda_mem::{Context, Driver, Error};
 use std::path::Path;
@@ -80,7 +80,7 @@ fn nvidias() -> Result<Driver, OpenError> {
 }
 
 /// Opens a device for mapped memory with the provider chosen on the command line.
-pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<MappedMemory, OpenError> {
+pub(crate) fn open(choice: Choice, device: i32, wish: CoherencePolicy) -> Result<MappedMemory, OpenError> {
     let driver = driver(choice)?;
     check(&driver, device)?;
     mapped(&driver, device, wish).map_err(|error| match choice {
@@ -128,7 +128,7 @@ fn check(driver: &Driver, device: i32) -> Result<(), OpenError> {
     }
 }
 
-fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedMemory, Error> {
+fn mapped(driver: &Driver, device: i32, wish: CoherencePolicy) -> Result<MappedMemory, Error> {
     MappedMemory::with_coherence(&driver.device(device)?.primary_context()?, wish)
 }
 

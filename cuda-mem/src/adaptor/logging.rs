@@ -1,11 +1,11 @@
 //! A log of allocations.
 
-use super::{Adapt, Adapted, handle};
+use super::{Adapted, Observe, handle};
 use crate::error::callback::call_back;
 use crate::error::{check_not_forked, forked, unless_forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::Mutex;
-use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, ResourceHandle};
 use crate::{Result, Stream};
 use core::time::Duration;
 use core::{fmt, mem};
@@ -139,11 +139,11 @@ impl LogSink {
         flushed
     }
 
-    fn note(&self, action: &str, pointer: CUdeviceptr, size: usize, stream: &Stream) {
+    fn note(&self, action: &str, pointer: CUdeviceptr, size: usize, stream: Option<&Stream>) {
         // SAFETY: gettid only returns a number.
         let thread = unsafe { libc::gettid() };
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.write(line(thread, time, action, pointer, size, stream.raw().addr()));
+        self.write(line(thread, time, action, pointer, size, stream.map_or(0, |stream| stream.raw().addr())));
     }
 }
 
@@ -161,26 +161,23 @@ fn line(thread: i32, time: Duration, action: &str, pointer: CUdeviceptr, size: u
     format!("{thread},{time},{action},{pointer:#x},{size},{stream:#x}\n")
 }
 
-// SAFETY: the blocks are the upstream's, unchanged.
-unsafe impl Adapt for LogSink {
-    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        let block = upstream.allocate(size, alignment, stream);
-        match &block {
-            Ok(block) => self.note("allocate", block.device_pointer(), block.size(), stream),
-            Err(_) => self.note("allocate failure", 0, size, stream),
+impl Observe for LogSink {
+    type Free = ();
+
+    fn allocated(&self, size: usize, stream: &Stream, block: &Result<Block>) {
+        match block {
+            Ok(block) => self.note("allocate", block.device_pointer(), block.size(), Some(stream)),
+            Err(_) => self.note("allocate failure", 0, size, Some(stream)),
         }
-        block
     }
 
-    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        // Logged before the free: afterwards another thread may log an allocation at the same address.
+    fn freeing(&self, block: Block, stream: Option<&Stream>) -> Result<()> {
         self.note("free", block.device_pointer(), block.size(), stream);
-        // SAFETY: the caller's contract.
-        let freed = unsafe { upstream.deallocate(block, stream) };
-        if freed.is_err() {
-            self.note("free failure", block.device_pointer(), block.size(), stream);
-        }
-        freed
+        Ok(())
+    }
+
+    fn free_failed(&self, block: Block, stream: &Stream, (): ()) {
+        self.note("free failure", block.device_pointer(), block.size(), Some(stream));
     }
 }
 

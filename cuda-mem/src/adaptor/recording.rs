@@ -1,9 +1,8 @@
 //! A recorded trace of allocations.
 
-use super::{Adapt, Adapted, handle};
+use super::{Adapted, handle};
 use crate::adaptor::trace::{Ring, Trace};
-use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
-use crate::{Result, Stream};
+use crate::memory::resource::{Kind, ResourceHandle};
 
 handle! {
     /// Records the newest allocations and frees of a resource as a [`Trace`], with times, threads, streams and
@@ -36,33 +35,5 @@ impl<K: Kind> Recording<K> {
     /// The recorded events, oldest first.
     pub fn trace(&self) -> Trace {
         self.inner.adaptor.as_ref().map(Ring::trace).unwrap_or_default()
-    }
-}
-
-// SAFETY: the blocks are the upstream's, unchanged.
-unsafe impl Adapt for Option<Ring> {
-    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        let block = upstream.allocate(size, alignment, stream);
-        if let Some(ring) = self {
-            ring.allocated(size, stream, &block);
-        }
-        block
-    }
-
-    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        let Some(ring) = self else {
-            // SAFETY: the caller's contract.
-            return unsafe { upstream.deallocate(block, stream) };
-        };
-        // SAFETY: the caller's contract.
-        ring.freed(block, stream, || unsafe { upstream.deallocate(block, stream) })
-    }
-
-    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
-        if let Some(ring) = self {
-            ring.abandoned(block);
-        }
-        // SAFETY: the caller's contract.
-        unsafe { upstream.abandon(block) };
     }
 }

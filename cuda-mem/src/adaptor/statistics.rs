@@ -1,10 +1,9 @@
 //! Counters of allocations.
 
-use super::{Adapt, Adapted, Counts, handle};
-use crate::error::callback::or_undo;
+use super::{Adapted, Counts, Observe, handle};
 use crate::error::unless_forked;
 use crate::locks::Mutex;
-use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, ResourceHandle};
 use crate::{Result, Stream};
 use core::fmt;
 use std::sync::Arc;
@@ -121,39 +120,30 @@ impl Counting {
             state.next_section
         })
     }
+}
 
-    /// Takes a counted free back, also in the sections up to `newest`, which have counted it.
-    fn free_failed(&self, block: Block, newest: u64) {
+impl Observe for Counting {
+    /// The number of the newest section that has counted the free.
+    type Free = u64;
+
+    fn allocated(&self, _size: usize, _stream: &Stream, block: &Result<Block>) {
+        self.note(|counts| match block {
+            Ok(block) => counts.allocated(block.size()),
+            Err(_) => counts.failed_allocations += 1,
+        });
+    }
+
+    fn freeing(&self, block: Block, _stream: Option<&Stream>) -> Result<u64> {
+        Ok(self.note(|counts| counts.freed(block.size())))
+    }
+
+    /// Takes the counted free back, in the sections too that have counted it.
+    fn free_failed(&self, block: Block, _stream: &Stream, newest: u64) {
         self.with(|state| {
             let sections = state.sections.iter_mut();
             let knowing = sections.filter(|(number, _)| *number <= newest).map(|(_, counts)| counts);
             knowing.chain([&mut state.all]).for_each(|counts| counts.free_failed(block.size()));
         });
-    }
-}
-
-// SAFETY: the blocks are the upstream's, unchanged.
-unsafe impl Adapt for Counting {
-    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        let block = upstream.allocate(size, alignment, stream);
-        self.note(|counts| match &block {
-            Ok(block) => counts.allocated(block.size()),
-            Err(_) => counts.failed_allocations += 1,
-        });
-        block
-    }
-
-    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        // Before the free: another thread may get the memory before the upstream returns.
-        let newest = self.note(|counts| counts.freed(block.size()));
-        // SAFETY: the caller's contract.
-        or_undo(|| unsafe { upstream.deallocate(block, stream) }, || self.free_failed(block, newest))
-    }
-
-    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
-        self.note(|counts| counts.freed(block.size()));
-        // SAFETY: the caller's contract.
-        unsafe { upstream.abandon(block) };
     }
 }
 

@@ -1,11 +1,10 @@
 //! Records of live blocks.
 
-use super::{Adapt, Adapted, current_name, handle};
-use crate::error::callback::or_undo;
+use super::{Adapted, Observe, current_name, handle};
 use crate::error::size::Size;
 use crate::error::{check_not_forked, unless_forked};
 use crate::locks::Mutex;
-use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, ResourceHandle};
 use crate::{Error, Result, Stream};
 use core::fmt;
 use core::time::Duration;
@@ -148,8 +147,16 @@ impl Account {
         unless_forked(|| self.with(|records| records.list(Instant::now())))
     }
 
-    /// Records a block that the calling thread has allocated.
-    pub fn allocated(&self, block: Block) {
+    fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {
+        work(&mut self.live.lock())
+    }
+}
+
+impl Observe for Account {
+    type Free = TrackedBlock;
+
+    fn allocated(&self, _size: usize, _stream: &Stream, block: &Result<Block>) {
+        let Ok(block) = block else { return };
         let record = TrackedBlock {
             size: block.size(),
             since: Instant::now(),
@@ -160,47 +167,19 @@ impl Account {
         self.with(|records| records.insert(block.device_pointer(), record));
     }
 
-    /// Removes the record of a live block and frees the block with `free`.
-    pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
-        // Removed before the free: afterwards another thread may get the address.
+    /// Removes the block from the list, or refuses: it is not live.
+    fn freeing(&self, block: Block, _stream: Option<&Stream>) -> Result<TrackedBlock> {
         check_not_forked(self.call)?;
-        let record = self.with(|records| records.remove(self.call, block.device_pointer(), block.size()))?;
-        or_undo(free, || self.with(|records| records.insert(block.device_pointer(), record)))
+        self.with(|records| records.remove(self.call, block.device_pointer(), block.size()))
     }
 
-    /// Removes the record of a block; `false` if the block is not live.
-    pub fn abandoned(&self, block: Block) -> bool {
-        unless_forked(|| self.with(|records| records.remove(self.call, block.device_pointer(), block.size())).is_ok())
-    }
-
-    fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {
-        work(&mut self.live.lock())
-    }
-}
-
-// SAFETY: the blocks are the upstream's, unchanged.
-unsafe impl Adapt for Account {
-    fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        let block = upstream.allocate(size, alignment, stream)?;
-        self.allocated(block);
-        Ok(block)
-    }
-
-    unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's contract.
-        self.freed(block, || unsafe { upstream.deallocate(block, stream) })
-    }
-
-    unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
-        if self.abandoned(block) {
-            // SAFETY: the caller's contract.
-            unsafe { upstream.abandon(block) };
-        }
+    fn free_failed(&self, block: Block, _stream: &Stream, record: TrackedBlock) {
+        self.with(|records| records.insert(block.device_pointer(), record));
     }
 }
 
 #[derive(Debug)]
-struct TrackedBlock {
+pub(crate) struct TrackedBlock {
     size: usize,
     since: Instant,
     name: Option<Arc<str>>,

@@ -6,7 +6,7 @@ use super::work::Work;
 use crate::cpu::borrowed::new_owner;
 use crate::error::check_not_forked;
 use crate::memory::resource::{
-    Accessibility, Block, BlockKind, FormerWork, Held, Kind, ResourceHandle, SharedResource,
+    Accessibility, Block, BlockKind, Held, Kind, PendingUse, ResourceHandle, SharedResource,
 };
 use crate::{Error, Result, Stream};
 use bytemuck::{NoUninit, Zeroable};
@@ -102,7 +102,7 @@ impl<T, K: Kind> Buffer<T, K> {
         };
         new_owner(block.device_pointer(), block.size());
         debug_assert!(fits_kind(block, resource), "a resource handed out memory of another kind: {block:?}");
-        let pending = block.former_work() != FormerWork::Over;
+        let pending = block.pending_use() != PendingUse::Over;
         let Held { resource, home } = held.unwrap_or_else(|| Held { resource: resource.clone(), home: stream.clone() });
         let allocation = Allocation::new(block, Origin::Resource(resource), home);
         Ok(Self::whole(allocation, length, Work::new(pending)))

@@ -238,7 +238,7 @@ mod tests {
     use crate::cpu::host_copy::FENCES_ON_ALL_THREADS;
     use crate::memory::PinnedMemory;
     use crate::memory::PinnedOptions;
-    use crate::memory::mapped::{CoherenceWish, MappedMemory};
+    use crate::memory::mapped::{CoherencePolicy, MappedMemory};
     use crate::{Buffer, Driver, Result, Stream};
     use core::mem::forget;
     use softgpu::CpuBorrow;
@@ -256,7 +256,7 @@ mod tests {
         let context = Driver::software()?.device(0)?.create_context()?;
         let (stream, mut combined) = (Stream::new(&context)?, PinnedOptions::default());
         combined.write_combined = true;
-        for wish in [CoherenceWish::Required, CoherenceWish::ForcedNonCoherent] {
+        for wish in [CoherencePolicy::Required, CoherencePolicy::ForcedNonCoherent] {
             let mapped = MappedMemory::with_coherence(&context, wish)?;
             each_use(&|| Ok(Buffer::<u8, _>::zeroed(&mapped, 4096, &stream)?.into_any().try_into_kind()?))?;
         }

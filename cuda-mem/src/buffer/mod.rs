@@ -10,7 +10,7 @@
 //! |---|---|
 //! | create | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); from other libraries' memory: [`from_raw`](Buffer::from_raw) |
 //! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
-//! | copy in the background | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
+//! | copy in the background | [`upload`](Buffer::upload), [`download`](Buffer::download), [`CopyBatch`] |
 //! | pass to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::array::interchange) |
 //! | share with other processes | [`export`](Buffer::export), and [`ipc`](crate::ipc) |
 //! | divide or reinterpret | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
@@ -43,8 +43,6 @@ mod parts;
 mod peers;
 mod raw;
 mod registered;
-mod rows;
-mod scope;
 #[cfg(feature = "sharing")]
 mod share;
 mod store;
@@ -78,8 +76,6 @@ pub use host::{HostRead, HostWrite};
 pub(crate) use memory::Place;
 pub(crate) use peers::FarMemory;
 pub use peers::PeerRoute;
-pub use rows::Rows;
-pub use scope::{TransferScope, transfer_scope};
 #[cfg(feature = "sharing")]
 pub(crate) use share::has_own_handle;
 pub use store::StoreScope;

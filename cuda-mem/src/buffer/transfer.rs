@@ -7,7 +7,7 @@ use crate::driver::relaxed::beside_captures;
 use crate::error::{call, check_not_forked};
 use crate::lifetime::{check_outside, drop_after_host_function, inside_host_function, wake_later};
 use crate::memory::resource::Kind;
-use crate::stream::finished::Wakeup;
+use crate::stream::completion::Wakeup;
 use crate::stream::order::{Attempts, Verdict};
 use crate::{Error, Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};

@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::Result;
-use crate::memory::resource::{FormerWork, Kind};
+use crate::memory::resource::{Kind, PendingUse};
 use bytemuck::NoUninit;
 use core::mem::MaybeUninit;
 
@@ -33,8 +33,8 @@ impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
         call: &'static str,
         work: impl FnOnce(&mut Buffer<T, K>) -> Result<()>,
     ) -> Result<Buffer<T, K>> {
-        let (former, home) = (self.hold.allocation().block.former_work(), self.stream().clone());
-        let running = if former == FormerWork::InGraph { None } else { Some(home.running(call)?) };
+        let (former, home) = (self.hold.allocation().block.pending_use(), self.stream().clone());
+        let running = if former == PendingUse::InGraph { None } else { Some(home.running(call)?) };
         // SAFETY: this function's contract; the stream does the work.
         let mut buffer = unsafe { self.assume_init() };
         let worked = work(&mut buffer);

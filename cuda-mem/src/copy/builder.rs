@@ -5,7 +5,7 @@ use super::engine::CopyEngine;
 use super::machine::{SharedEngine, check_profile};
 use super::profile::MachineProfile;
 use super::staging::Staging;
-use super::threads::{CopyThreads, ThreadPool};
+use super::threads::ThreadPool;
 use super::way::{HostSide, Way};
 use crate::locks::RwLock;
 use crate::{Context, Error, Result};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 /// Options of a new engine.
 ///
 /// ```
-/// use cuda_mem::copy::{CopyEngine, MachineProfile, NoThreads};
+/// use cuda_mem::copy::{CopyEngine, MachineProfile};
 /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let engine = CopyEngine::builder(&context)
-///     .threads(std::sync::Arc::new(NoThreads)) // the calling thread copies alone
+///     .helper_threads(0) // the calling thread copies alone
 ///     .profile(MachineProfile::typical()) // the default
 ///     .build()?;
 /// # drop(engine);
@@ -27,7 +27,7 @@ use std::sync::Arc;
 #[must_use = "`build` makes the engine"]
 pub struct CopyEngineBuilder {
     pub(super) context: Context,
-    pub(super) threads: Option<Arc<dyn CopyThreads>>,
+    pub(super) helper_threads: Option<usize>,
     pub(super) profile: MachineProfile,
     pub(super) staging: StagingOptions,
 }
@@ -67,9 +67,10 @@ pub struct CopyOptions {
 }
 
 impl CopyEngineBuilder {
-    /// The helper threads; by default the process's pool ([`ThreadPool::shared`]).
-    pub fn threads(mut self, threads: Arc<dyn CopyThreads>) -> Self {
-        self.threads = Some(threads);
+    /// How many threads of the engine's own help with large copies; 0 for none. They start when first needed. By
+    /// default all engines share one pool: one thread fewer than the process has processors, and at most seven.
+    pub fn helper_threads(mut self, count: usize) -> Self {
+        self.helper_threads = Some(count);
         self
     }
 
@@ -97,7 +98,8 @@ impl CopyEngineBuilder {
             let rule = "each of its numbers must be at least 1";
             return Err(Error::invalid(CALL, "staging", format_args!("{:?}", self.staging), rule));
         }
-        let threads = self.threads.unwrap_or_else(|| ThreadPool::shared());
+        let own = |count| Arc::new(ThreadPool::new(count));
+        let threads = self.helper_threads.map_or_else(ThreadPool::shared, own);
         let profile = check_profile(CALL, self.profile)?;
         let inner = SharedEngine {
             staging: Staging::new(&self.context, slot_size, slots, lanes),

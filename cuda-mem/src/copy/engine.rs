@@ -6,7 +6,6 @@ use super::job::{CpuCopy, Job};
 use super::machine::SharedEngine;
 use super::profile::MachineProfile;
 use super::staged;
-use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
@@ -78,7 +77,7 @@ impl CopyEngine {
     pub fn builder(context: &Context) -> CopyEngineBuilder {
         CopyEngineBuilder {
             context: context.clone(),
-            threads: None,
+            helper_threads: None,
             profile: MachineProfile::typical(),
             staging: StagingOptions::default(),
         }
@@ -329,7 +328,7 @@ impl CopyEngine {
         }
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         if by_cpu {
-            sides.run(way.threads(), &**self.threads());
+            sides.run(way.threads(), &self.inner.threads);
             return Ok(());
         }
         if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) {
@@ -376,7 +375,7 @@ impl CopyEngine {
             stream.synchronize()?;
         }
         let job = Job { sides, device: place.device, stream };
-        let mut lane = staged::run(&job, way, &**self.threads(), &self.inner.staging)?;
+        let mut lane = staged::run(&job, way, &self.inner.threads, &self.inner.staging)?;
         // After a copy from the device, all slots are free.
         lane.settle()
     }
@@ -391,9 +390,9 @@ impl CopyEngine {
         unless_forked(|| self.inner.staging.trim());
     }
 
-    /// The helper threads.
-    pub fn threads(&self) -> &Arc<dyn CopyThreads> {
-        &self.inner.threads
+    /// How many threads help with large copies, beside the thread that copies.
+    pub fn helper_threads(&self) -> usize {
+        self.inner.threads.helpers()
     }
 
     /// The context in which the engine copies.

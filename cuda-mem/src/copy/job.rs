@@ -1,11 +1,10 @@
 //! One copy, made by one way.
 
 use super::pieces::Pieces;
-use super::threads::CopyThreads;
+use super::threads::ThreadPool;
 use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::call;
-use crate::error::callback::call_through;
 use crate::lifetime::waiting::{Target, watched};
 use crate::{Result, Stream};
 use core::ops::Range;
@@ -50,7 +49,7 @@ fn cpu_piece(size: usize, threads: usize) -> usize {
 
 impl CpuCopy {
     /// Stores or loads with `count` threads, the calling thread included. Stores are fenced.
-    pub fn run(&self, count: usize, threads: &dyn CopyThreads) {
+    pub fn run(&self, count: usize, threads: &ThreadPool) {
         if count <= 1 {
             return self.store_or_load(&mut Stores::begin(), 0..self.size);
         }
@@ -62,9 +61,7 @@ impl CpuCopy {
                 self.store_or_load(&mut stores, range);
             }
         };
-        call_through(|| threads.run(count - 1, &share));
-        // A program's own threads may have left some or all of the pieces.
-        share();
+        threads.run(count - 1, &share);
     }
 
     pub fn store_or_load(&self, stores: &mut Stores, range: Range<usize>) {

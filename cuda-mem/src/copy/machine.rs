@@ -5,7 +5,7 @@ use super::choice::Choice;
 use super::engine::{CopyEngine, LARGE};
 use super::profile::MachineProfile;
 use super::staging::Staging;
-use super::threads::CopyThreads;
+use super::threads::ThreadPool;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::locks::RwLock;
 use crate::{Context, Error, Result};
@@ -27,7 +27,7 @@ pub(super) fn check_profile(call: &'static str, profile: MachineProfile) -> Resu
 /// What the clones of an engine share.
 pub(super) struct SharedEngine {
     pub context: Context,
-    pub threads: Arc<dyn CopyThreads>,
+    pub threads: Arc<ThreadPool>,
     pub staging: Staging,
     /// Up to which size one thread's stores and loads are chosen, by direction. Small copies check only this.
     pub single_thread_upto: [AtomicUsize; 2],

@@ -13,7 +13,6 @@
 //! | [`Route`], [`Way`] | what a copy connects, and the method |
 //! | [`MachineProfile`] | the times of the ways |
 //! | [`LinkRate`] | a measured rate of [`Topology::rates`](crate::Topology::rates) |
-//! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | helpers for large copies |
 //!
 //! ```
 //! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
@@ -50,5 +49,4 @@ pub use engine::CopyEngine;
 pub use ordered::PendingRead;
 pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
 pub use rates::LinkRate;
-pub use threads::{CopyThreads, NoThreads, ThreadPool};
 pub use way::{DeviceSide, Direction, HostSide, Route, Way};

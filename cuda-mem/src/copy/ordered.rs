@@ -70,7 +70,7 @@ impl CopyEngine {
         let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         let job = Job { sides, device: place.device, stream };
-        let mut lane = staged::run(&job, Way::Staged { threads }, &**self.threads(), &self.inner.staging)?;
+        let mut lane = staged::run(&job, Way::Staged { threads }, &self.inner.threads, &self.inner.staging)?;
         // The stream may capture meanwhile, so an error waits for the copies and not for the stream.
         memory.order_after(stream).inspect_err(|_| drop(lane.settle()))
     }

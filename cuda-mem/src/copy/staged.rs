@@ -9,8 +9,8 @@
 //! two pieces. Then the next piece is refused, and the copy fails.
 
 use super::job::Job;
-use super::staging::{InsideCopy, Lease, Staging, StagingSlot};
-use super::threads::{CopyThreads, NoThreads};
+use super::staging::{Lease, Staging, StagingSlot};
+use super::threads::ThreadPool;
 use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::callback::or_undo;
@@ -134,14 +134,12 @@ unsafe impl Sync for Staged<'_> {}
 
 /// Copies by [`Way::Staged`] or [`Way::Mixed`]. Returns the staging, whose last pieces may still be in progress. After an
 /// error or a panic, none is.
-pub(super) fn run(job: &Job<'_>, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<Lease> {
+pub(super) fn run(job: &Job<'_>, way: Way, threads: &ThreadPool, staging: &Staging) -> Result<Lease> {
     // Threads at the staging, including the calling thread, and threads that store.
     let (filling, storing) = match way {
         Way::Mixed { storing, staging } => (usize::from(staging), usize::from(storing)),
         _ => (way.threads(), 0),
     };
-    // `CU_STREAM_PER_THREAD` names a different stream on another thread.
-    let threads = if job.stream.raw() == CU_STREAM_PER_THREAD { &NoThreads } else { threads };
     let plan = StagedPlan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
@@ -174,19 +172,14 @@ pub(super) fn run(job: &Job<'_>, way: Way, threads: &dyn CopyThreads, staging: &
             copy.failed.lock().get_or_insert(error);
         }
     };
-    // A small copy has fewer parts than there are threads.
-    let helpers = (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1);
+    // A small copy has fewer parts than there are threads. `CU_STREAM_PER_THREAD` names another stream on each thread.
+    let alone = job.stream.raw() == CU_STREAM_PER_THREAD;
+    let helpers = if alone { 0 } else { (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1) };
     let run = || {
         if job.sides.direction == Direction::FromDevice {
             (0..used).try_for_each(|piece| copy.give(piece))?;
         }
-        let inside = InsideCopy::enter();
         threads.run(helpers, &work);
-        drop(inside);
-        if joined.load(Ordering::Relaxed) == 0 {
-            // A program's own threads may have done nothing. The thread that joins first stays to the end.
-            work();
-        }
         copy.failed.lock().take().map_or(Ok(()), Err)
     };
     // The caller gets the first error, or the panic.

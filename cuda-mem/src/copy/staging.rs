@@ -6,9 +6,7 @@ use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
-use core::cell::Cell;
 use core::fmt;
-use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use cuda_sys::CUdeviceptr;
@@ -158,30 +156,6 @@ impl Lane {
     }
 }
 
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Marks this thread, while it lives, as inside a copy that has a lane and runs code of the program. That code may copy
-/// too, and must not wait for the lane.
-pub(super) struct InsideCopy {
-    outer: bool,
-    /// Not `Send`: each thread has its own mark.
-    on_this_thread: PhantomData<*const ()>,
-}
-
-impl InsideCopy {
-    pub fn enter() -> Self {
-        Self { outer: INSIDE.replace(true), on_this_thread: PhantomData }
-    }
-}
-
-impl Drop for InsideCopy {
-    fn drop(&mut self) {
-        INSIDE.set(self.outer);
-    }
-}
-
 /// The lanes of an engine. They are allocated when needed, and kept. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Staging {
@@ -229,9 +203,6 @@ impl Staging {
 
     /// Takes a lane. Waits for one if all are in use and no more may be made.
     pub fn take(&self) -> Result<Lease> {
-        if INSIDE.get() {
-            return self.take_apart();
-        }
         let Lanes { returned, most, .. } = &*self.lanes;
         let in_use = |state: &mut FreeLanes| state.free.is_empty() && state.made >= *most;
         let call = &"a copy that needs staging that other copies use";

@@ -13,68 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Threads that help with copies: [`ThreadPool`], none ([`NoThreads`]), or a program's own, such as those of an
-/// executor.
-///
-/// ```
-/// use cuda_mem::copy::CopyThreads;
-/// /// Starts threads for each copy: simple, but worthwhile only for copies of many megabytes.
-/// #[derive(Debug)]
-/// struct Scoped(usize);
-///
-/// impl CopyThreads for Scoped {
-///     fn helpers(&self) -> usize {
-///         self.0
-///     }
-///
-///     fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
-///         std::thread::scope(|scope| {
-///             (0..helpers.min(self.0)).for_each(|_| drop(scope.spawn(work)));
-///             work();
-///         });
-///     }
-/// }
-/// # let (count, two) = (std::sync::atomic::AtomicUsize::new(0), Scoped(2));
-/// # two.run(5, &|| { count.fetch_add(1, std::sync::atomic::Ordering::Relaxed); });
-/// # assert_eq!(count.into_inner(), 3);
-/// ```
-pub trait CopyThreads: Send + Sync + fmt::Debug {
-    /// How many threads can help the calling thread.
-    fn helpers(&self) -> usize;
-
-    /// Calls `work` on the calling thread and, at the same time, once on each of at most `helpers` others. Returns when
-    /// all calls have returned. Late threads find nothing to do, so running fewer helpers or none is correct: the
-    /// copying thread does what is left. A panic resumes there after the device has finished its part of the copy.
-    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync));
-}
-
-/// No helpers: each copy runs on the thread that calls it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoThreads;
-
-impl CopyThreads for NoThreads {
-    fn helpers(&self) -> usize {
-        0
-    }
-
-    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
-        work();
-    }
-}
-
 /// A pool of threads, which start when first needed. After work they poll for more for a short while, the *linger*, so
 /// that copies in quick succession find them awake. Then they sleep.
-///
-/// ```
-/// use cuda_mem::copy::{CopyThreads, ThreadPool};
-/// let pool = ThreadPool::new(2);
-/// let calls = std::sync::atomic::AtomicUsize::new(0);
-/// pool.run(2, &|| {
-///     calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-/// });
-/// assert!((1..=3).contains(&calls.into_inner()));
-/// ```
-pub struct ThreadPool {
+pub(super) struct ThreadPool {
     shared: Arc<SharedQueue>,
     most: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -116,17 +57,15 @@ struct JobPointer(*const ThreadJob);
 unsafe impl Send for JobPointer {}
 
 impl ThreadPool {
-    /// How long threads poll for more work by default.
-    pub const LINGER: Duration = Duration::from_micros(100);
+    /// How long threads poll for more work. A sleeping thread takes about 50 us to wake.
+    const LINGER: Duration = Duration::from_micros(100);
 
     /// A pool of at most `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self::with_linger(threads, Self::LINGER)
     }
 
-    /// A pool whose threads poll for more work for `linger` before they sleep. A sleeping thread takes about 50 us to
-    /// wake.
-    pub fn with_linger(threads: usize, linger: Duration) -> Self {
+    fn with_linger(threads: usize, linger: Duration) -> Self {
         let (state, changed, published) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
         let shared = Arc::new(SharedQueue { state, changed, published, linger });
         Self { shared, most: threads, threads: Mutex::default(), started: AtomicUsize::new(0) }
@@ -141,6 +80,37 @@ impl ThreadPool {
             Arc::new(ThreadPool::new((processors - 1).min(7)))
         };
         SHARED.get_or_init(make).clone()
+    }
+
+    /// How many threads can help the calling thread.
+    pub fn helpers(&self) -> usize {
+        self.most
+    }
+
+    /// Calls `work` on the calling thread and, at the same time, once on each of at most `helpers` others. Returns when
+    /// all calls have returned. A panic of theirs resumes here.
+    pub fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        let helpers = helpers.min(self.most);
+        if helpers == 0 {
+            return work();
+        }
+        self.start(helpers);
+        // SAFETY: only the lifetime changes: after the drop of `Published` below, no thread uses the work.
+        let work_pointer = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work) };
+        let job = ThreadJob {
+            work: work_pointer,
+            wanted: AtomicUsize::new(helpers),
+            running: AtomicUsize::new(0),
+            panic: Mutex::default(),
+        };
+        {
+            let published = Published { shared: &self.shared, job: &job };
+            published.begin();
+            work();
+        }
+        if let Some(panic) = job.panic.into_inner() {
+            resume_unwind(panic);
+        }
     }
 
     /// Starts threads until there are `wanted`. If the system refuses more, the pool has fewer.
@@ -164,36 +134,6 @@ impl ThreadPool {
 impl SharedQueue {
     fn state(&self) -> MutexGuard<'_, JobQueue> {
         self.state.lock()
-    }
-}
-
-impl CopyThreads for ThreadPool {
-    fn helpers(&self) -> usize {
-        self.most
-    }
-
-    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
-        let helpers = helpers.min(self.most);
-        if helpers == 0 {
-            return work();
-        }
-        self.start(helpers);
-        // SAFETY: only the lifetime changes: after the drop of `Published` below, no thread uses the work.
-        let work_pointer = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work) };
-        let job = ThreadJob {
-            work: work_pointer,
-            wanted: AtomicUsize::new(helpers),
-            running: AtomicUsize::new(0),
-            panic: Mutex::default(),
-        };
-        {
-            let published = Published { shared: &self.shared, job: &job };
-            published.begin();
-            work();
-        }
-        if let Some(panic) = job.panic.into_inner() {
-            resume_unwind(panic);
-        }
     }
 }
 

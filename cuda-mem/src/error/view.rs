@@ -12,7 +12,7 @@ pub enum ViewError {
 
     /// Elements lie outside the memory.
     #[error("{call}: elements lie at bytes {first} to {end}, outside of memory of {size} bytes")]
-    OutOfMemory {
+    OutOfBounds {
         /// The call.
         call: &'static str,
         /// The first byte of the lowest element.

@@ -3,7 +3,7 @@
 use crate::error::call;
 use crate::memory::DRIVER_ALIGNMENT;
 use crate::memory::resource::{
-    Accessibility, Block, FormerWork, MemoryResource, ResourceHandle, SharedResource, check_request, kind,
+    Accessibility, Block, MemoryResource, PendingUse, ResourceHandle, SharedResource, check_request, kind,
     out_of_memory,
 };
 use crate::{Context, Device, Error, Result, Stream};
@@ -155,7 +155,7 @@ unsafe impl MemoryResource for GraphMemoryResource {
         // SAFETY: `pointer` is writable and the stream lives.
         unsafe { call!(cuda.cuMemAllocAsync(&mut pointer, size, stream.raw())) }
             .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
-        Ok(Block::device(pointer, size).with_former_work(FormerWork::InGraph))
+        Ok(Block::device(pointer, size).with_pending_use(PendingUse::InGraph))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

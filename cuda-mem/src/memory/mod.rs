@@ -51,7 +51,7 @@ pub(crate) mod virtual_memory;
 pub use crate::memory::descriptor::BlockExport;
 pub use crate::memory::resource::kind;
 pub use crate::memory::resource::{
-    Accessibility, Block, BlockKind, DeviceAccessible, FormerWork, HostAccessible, Kind, Location, MemoryResource,
+    Accessibility, Block, BlockKind, DeviceAccessible, HostAccessible, Kind, Location, MemoryResource, PendingUse,
     PointerInfo, ResourceHandle, SharedResource,
 };
 pub use device::DeviceMemory;

@@ -19,7 +19,7 @@ use crate::cpu::thread_slots::ThreadSlot;
 use crate::error::callback::call_through;
 use crate::error::check_not_forked;
 use crate::locks::Mutex;
-use crate::memory::resource::{Block, BlockKind, FormerWork, Held, Keeping, SharedResource, check_driver, check_shape};
+use crate::memory::resource::{Block, BlockKind, Held, Keeping, PendingUse, SharedResource, check_driver, check_shape};
 use crate::pool::locked::{Ending, Locked};
 use crate::{Context, Error, Result, Stream};
 use core::ptr;
@@ -214,7 +214,7 @@ impl SharedPool {
         }
         // The stream freed it last.
         if let Some(found) = block.class.and_then(from_front) {
-            return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
+            return Ok(found.with_size(size).with_pending_use(PendingUse::InStreamOrder));
         }
         self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream))
     }
@@ -471,7 +471,7 @@ impl PoolState {
         if block.kind() == BlockKind::Device || self.heap.tags.is_settled(&block.bytes()) {
             return block;
         }
-        block.with_former_work(FormerWork::InStreamOrder)
+        block.with_pending_use(PendingUse::InStreamOrder)
     }
 
     /// Takes back what has left fronts, with its streams.

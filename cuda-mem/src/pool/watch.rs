@@ -3,7 +3,7 @@
 use super::Pool;
 use super::options::{LeakHook, PoolOptions, Tracked};
 use crate::adaptor::trace::{Action, Ring, Trace};
-use crate::adaptor::{Account, LeakReport};
+use crate::adaptor::{Account, LeakReport, Observe, observed_free};
 use crate::error::callback::call_back;
 use crate::error::drop_errors::DropErrors;
 use crate::memory::resource::Block;
@@ -31,37 +31,22 @@ impl Watch {
     /// Records the outcome of an allocation.
     #[cold]
     pub fn allocated(&self, size: usize, stream: &Stream, block: Result<Block>) -> Result<Block> {
-        if let Some(ring) = &self.ring {
-            ring.allocated(size, stream, &block);
-        }
-        if let (Some(account), Ok(block)) = (&self.account, &block) {
-            account.allocated(*block);
-        }
+        self.ring.allocated(size, stream, &block);
+        self.account.allocated(size, stream, &block);
         block
     }
 
     /// Records a free, and carries it out.
     #[cold]
     pub fn freed(&self, block: Block, stream: &Stream, free: impl FnOnce() -> Result<()>) -> Result<()> {
-        let free = || match &self.ring {
-            Some(ring) => ring.freed(block, stream, free),
-            None => free(),
-        };
-        match &self.account {
-            Some(account) => account.freed(block, free),
-            None => free(),
-        }
+        observed_free(&self.account, block, stream, || observed_free(&self.ring, block, stream, free))
     }
 
     /// Records a block whose context has ended.
     #[cold]
     pub fn abandoned(&self, block: Block) {
-        if let Some(ring) = &self.ring {
-            ring.abandoned(block);
-        }
-        if let Some(account) = &self.account {
-            account.abandoned(block);
-        }
+        let _ = self.ring.freeing(block, None);
+        let _ = self.account.freeing(block, None);
     }
 
     /// Records that the pool added or returned a region.

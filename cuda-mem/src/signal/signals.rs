@@ -7,7 +7,7 @@ use super::placement::{Placement, Waiter, why_not};
 use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
 use super::{Counter, DeviceCounter, Flag};
-use crate::memory::mapped::CoherenceWish;
+use crate::memory::mapped::CoherencePolicy;
 use crate::{Buffer, Context, Error, MappedMemory, Result, Stream, check_not_forked};
 use bytemuck::Pod;
 use core::fmt;
@@ -52,7 +52,7 @@ impl Signals {
     ///
     /// There is no memory for a stream.
     pub fn new(context: &Context) -> Result<Self> {
-        let resource = MappedMemory::with_coherence(context, CoherenceWish::Preferred);
+        let resource = MappedMemory::with_coherence(context, CoherencePolicy::Preferred);
         let resource = match resource.and_then(|resource| Ok((coherence(&resource)?, resource))) {
             Ok((None, resource)) => Ok(resource),
             Ok((Some(missing), _)) => Err(missing.into()),

@@ -1,8 +1,8 @@
 //! Streams: queues whose work runs in order. Events and graphs, and the order between the work of two streams.
 
+pub(crate) mod completion;
 mod creation;
 pub(crate) mod event;
-pub(crate) mod finished;
 pub mod graph;
 pub(crate) mod host_copies;
 mod host_function;

@@ -3,7 +3,7 @@
 
 use crate::suite::Outcome;
 use crate::{Setup, c_objects as c};
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool,
@@ -95,7 +95,7 @@ sources! {
         |context| Ok(MappedMemory::new(context)?.into()),
         in C: |context| context.mapped_memory(CUDAMEM_COHERENCE_PREFERRED);
     "mapped memory that is never coherent":
-        |context| Ok(MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)?.into()),
+        |context| Ok(MappedMemory::with_coherence(context, CoherencePolicy::ForcedNonCoherent)?.into()),
         in C: |context| context.mapped_memory(CUDAMEM_COHERENCE_FORCED_NON_COHERENT);
     "the driver's pool":
         |context| Ok(DevicePool::new(context, &pool_options(false))?.into_any().into()),

@@ -2,7 +2,7 @@
 
 use crate::interface::{Bytes, MappedBytes, MappedSource, Words, Wrong, refused};
 use crate::{MappedBuffer, Setup, mapped, pattern, same};
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::{Error, Stream};
 use std::error::Error as StdError;
 
@@ -41,10 +41,10 @@ pub const CASES: [(&str, Case); 6] = [
 ];
 
 /// The three coherence wishes and their names.
-pub const WISHES: [(&str, CoherenceWish); 3] = [
-    ("preferred", CoherenceWish::Preferred),
-    ("required", CoherenceWish::Required),
-    ("forced_non_coherent", CoherenceWish::ForcedNonCoherent),
+pub const WISHES: [(&str, CoherencePolicy); 3] = [
+    ("preferred", CoherencePolicy::Preferred),
+    ("required", CoherencePolicy::Required),
+    ("forced_non_coherent", CoherencePolicy::ForcedNonCoherent),
 ];
 
 /// Offsets to try in memory of a size: around atom boundaries, at the start, at the end.

@@ -55,4 +55,4 @@ macro_rules! debug_as_display {
         })*
     };
 }
-debug_as_display!(SuballocatorError, super::RingError, super::SlabsError);
+debug_as_display!(SuballocatorError, super::RingError);

@@ -6,7 +6,6 @@
 //! | type | use | allocate, free | records |
 //! |---|---|---|---|
 //! | [`Suballocator`] | blocks of any size and alignment, freed in any order | O(1) | 40 to 43 bytes for each range, free or used |
-//! | [`Slabs`] | very many blocks of a few small sizes | O(1) | 8 bytes and 1 bit for each slot |
 //! | [`Ring`] | staging: blocks freed in the order of their allocation | O(1) | 8 bytes for each block |
 //!
 //! ```
@@ -55,7 +54,6 @@ mod neighbours;
 mod nodes;
 mod records;
 mod ring;
-mod slab;
 #[cfg(test)]
 mod tests;
 
@@ -63,4 +61,3 @@ pub use allocator::{MAX_GRANULARITY, MAX_SIZE, Suballocator};
 pub use error::SuballocatorError;
 pub use records::{Block, BlockId, BlockInfo, Freed, RangeId, RangeInfo, RegionId, RegionInfo, SuballocatorOptions};
 pub use ring::{Ring, RingBlock, RingError};
-pub use slab::{ChunkId, FreedSlot, Slabs, SlabsError, Slot, SlotClass, SlotId};

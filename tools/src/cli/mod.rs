@@ -13,7 +13,7 @@ use crate::bytes::parse_size;
 use crate::provider::Choice;
 use crate::subject::Subject;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -93,7 +93,7 @@ pub(crate) struct DemoOptions {
     pub(crate) json: bool,
 }
 
-/// The command line's names for [`CoherenceWish`].
+/// The command line's names for [`CoherencePolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Coherence {
     /// Coherent if the device offers it
@@ -104,12 +104,12 @@ pub(crate) enum Coherence {
     ForcedNonCoherent,
 }
 
-impl From<Coherence> for CoherenceWish {
+impl From<Coherence> for CoherencePolicy {
     fn from(coherence: Coherence) -> Self {
         match coherence {
-            Coherence::Preferred => CoherenceWish::Preferred,
-            Coherence::Required => CoherenceWish::Required,
-            Coherence::ForcedNonCoherent => CoherenceWish::ForcedNonCoherent,
+            Coherence::Preferred => CoherencePolicy::Preferred,
+            Coherence::Required => CoherencePolicy::Required,
+            Coherence::ForcedNonCoherent => CoherencePolicy::ForcedNonCoherent,
         }
     }
 }

@@ -18,8 +18,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
             return out.add(Finding::note(format!("copies.{ordinal}.profile"), "copy profile", text).value(false));
         }
     };
-    let text =
-        format!("typical figures, {} threads: `cuda-mem bench copy` compares them", 1 + engine.threads().helpers());
+    let text = format!("typical figures, {} threads: `cuda-mem bench copy` compares them", 1 + engine.helper_threads());
     out.add(Finding::ok(format!("copies.{ordinal}.profile"), "copy profile", text).value(json!(engine.profile())));
     for route in Route::ALL {
         let text = steps(&engine, route);

@@ -3,7 +3,7 @@
 use super::finding::{Finding, Recorder};
 use crate::provider::{self, Choice};
 use cuda_mem::Driver;
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use std::path::PathBuf;
 
 /// The library of the software GPU that `scripts/install` or a package has put beside this command.
@@ -35,7 +35,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) {
         return;
     }
     out.step("opening the software GPU over CPU Vulkan");
-    out.add(match provider::open(Choice::Vulkan, 0, CoherenceWish::Preferred) {
+    out.add(match provider::open(Choice::Vulkan, 0, CoherencePolicy::Preferred) {
         Ok(resource) => {
             let name = resource.context().device().name().unwrap_or_default();
             let text = format!("mapped memory works on {name} over a CPU Vulkan driver");

@@ -12,7 +12,7 @@ use crate::error::callback::or_undo;
 use crate::error::{Damage, DamagedPlace, forked, unless_forked};
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
-use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
+use crate::memory::resource::{Accessibility, Block, MemoryResource, PendingUse, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -355,7 +355,7 @@ unsafe impl MemoryResource for Guard {
             return Err(error);
         }
         // The guard has queued writes of the zones, and may reuse the memory.
-        let whole = whole.with_former_work(whole.former_work().max(FormerWork::InStreamOrder));
+        let whole = whole.with_pending_use(whole.pending_use().max(PendingUse::InStreamOrder));
         let block = whole.part(zones.block().start, size);
         self.state().live.insert(block.device_pointer(), record);
         Ok(block)

@@ -2,6 +2,7 @@
 
 use super::name::current_name;
 use super::{Action, Trace, TraceEvent};
+use crate::adaptor::Observe;
 use crate::error::{forked, unless_forked};
 use crate::locks::Mutex;
 use crate::memory::resource::Block;
@@ -31,32 +32,6 @@ impl Ring {
         (capacity > 0).then(|| Self { began: Instant::now(), kept })
     }
 
-    /// Records an allocation, with its result.
-    #[cold]
-    pub fn allocated(&self, size: usize, stream: &Stream, block: &Result<Block>) {
-        let (action, address) = match block {
-            Ok(block) => (Action::Allocate, block.device_pointer()),
-            Err(error) if error.is_out_of_memory() => (Action::OutOfMemory, 0),
-            // A request that no memory could satisfy is no part of the trace.
-            Err(_) => return,
-        };
-        self.note(action, address, size, stream.raw().addr() as u64, current_name());
-    }
-
-    /// Records a free, then runs it: after the free, another thread may record an allocation at the same address.
-    #[cold]
-    pub fn freed(&self, block: Block, stream: &Stream, free: impl FnOnce() -> Result<()>) -> Result<()> {
-        let note = |action| self.note(action, block.device_pointer(), block.size(), stream.raw().addr() as u64, None);
-        note(Action::Free);
-        free().inspect_err(|_| note(Action::FreeFailure))
-    }
-
-    /// Records the end of a block whose context has ended.
-    #[cold]
-    pub fn abandoned(&self, block: Block) {
-        self.note(Action::Free, block.device_pointer(), block.size(), 0, None);
-    }
-
     /// Records an event of the calling thread.
     pub fn note(&self, action: Action, address: u64, size: usize, stream: u64, name: Option<Arc<str>>) {
         if forked() {
@@ -77,6 +52,33 @@ impl Ring {
             let kept = self.kept.lock();
             Trace { lost: kept.lost, events: kept.events.iter().cloned().collect() }
         })
+    }
+}
+
+impl Observe for Ring {
+    type Free = ();
+
+    #[cold]
+    fn allocated(&self, size: usize, stream: &Stream, block: &Result<Block>) {
+        let (action, address) = match block {
+            Ok(block) => (Action::Allocate, block.device_pointer()),
+            Err(error) if error.is_out_of_memory() => (Action::OutOfMemory, 0),
+            // A request that no memory could satisfy is no part of the trace.
+            Err(_) => return,
+        };
+        self.note(action, address, size, stream.raw().addr() as u64, current_name());
+    }
+
+    #[cold]
+    fn freeing(&self, block: Block, stream: Option<&Stream>) -> Result<()> {
+        let stream = stream.map_or(0, |stream| stream.raw().addr() as u64);
+        self.note(Action::Free, block.device_pointer(), block.size(), stream, None);
+        Ok(())
+    }
+
+    #[cold]
+    fn free_failed(&self, block: Block, stream: &Stream, (): ()) {
+        self.note(Action::FreeFailure, block.device_pointer(), block.size(), stream.raw().addr() as u64, None);
     }
 }
 

@@ -295,7 +295,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         let end = ((i128::from(*bounds.end()) + 1) * bits + 7).div_euclid(8);
         let size = self.memory.size();
         if first < 0 || end > size as i128 {
-            return Err(ViewError::OutOfMemory { call, first, end, size });
+            return Err(ViewError::OutOfBounds { call, first, end, size });
         }
         Ok(())
     }

@@ -49,4 +49,4 @@ mod resource;
 pub use crate::memory::resource::Coherence;
 #[cfg(feature = "sharing")]
 pub(crate) use resource::failure;
-pub use resource::{CoherenceWish, MappedMemory};
+pub use resource::{CoherencePolicy, MappedMemory};

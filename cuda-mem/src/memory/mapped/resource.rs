@@ -16,7 +16,7 @@ use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_B
 /// The requested coherence of mapped memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CoherenceWish {
+pub enum CoherencePolicy {
     /// Coherent if the device offers it.
     #[default]
     Preferred,
@@ -86,7 +86,7 @@ impl MappedMemory {
     /// cause.
     #[doc(alias = "vkgdr_open")]
     pub fn new(context: &Context) -> Result<Self> {
-        Self::with_coherence(context, CoherenceWish::Preferred)
+        Self::with_coherence(context, CoherencePolicy::Preferred)
     }
 
     /// Opens the context's device.
@@ -94,10 +94,10 @@ impl MappedMemory {
     /// ```
     /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
-    /// use cuda_mem::mapped::{Coherence, CoherenceWish};
+    /// use cuda_mem::mapped::{Coherence, CoherencePolicy};
     /// use cuda_mem::{Buffer, MappedMemory};
     /// // For a program that needs flags without flushes, and otherwise no mapped memory.
-    /// let resource = MappedMemory::with_coherence(&context, CoherenceWish::Required)?;
+    /// let resource = MappedMemory::with_coherence(&context, CoherencePolicy::Required)?;
     /// assert_eq!(Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.coherence(), Coherence::Coherent);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
@@ -106,11 +106,11 @@ impl MappedMemory {
     ///
     /// As [`new`](Self::new); or coherence is required and not available.
     #[doc(alias = "vkgdr_open")]
-    pub fn with_coherence(context: &Context, wish: CoherenceWish) -> Result<Self> {
+    pub fn with_coherence(context: &Context, wish: CoherencePolicy) -> Result<Self> {
         let flags = match wish {
-            CoherenceWish::Preferred => 0,
-            CoherenceWish::Required => VKGDR_OPEN_REQUIRE_COHERENT_BIT,
-            CoherenceWish::ForcedNonCoherent => VKGDR_OPEN_FORCE_NON_COHERENT_BIT,
+            CoherencePolicy::Preferred => 0,
+            CoherencePolicy::Required => VKGDR_OPEN_REQUIRE_COHERENT_BIT,
+            CoherencePolicy::ForcedNonCoherent => VKGDR_OPEN_FORCE_NON_COHERENT_BIT,
         };
         let vkgdr = context.driver().vkgdr()?;
         let _current = context.bind()?;

@@ -45,7 +45,7 @@ impl BlockKind {
 /// Whether queued work may still use a block that its source hands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum FormerWork {
+pub enum PendingUse {
     /// No work uses it: it is new, or all work of its former owners is done.
     Over,
     /// Work of a former owner may be queued before the stream of the allocation. The CPU must wait for it.
@@ -82,11 +82,11 @@ unsafe impl Sync for Block {}
 impl Block {
     /// The empty block.
     pub const EMPTY: Self =
-        Self { device: ptr::null_mut(), host: ptr::null_mut(), packed: pack(0, BlockKind::Nothing, FormerWork::Over) };
+        Self { device: ptr::null_mut(), host: ptr::null_mut(), packed: pack(0, BlockKind::Nothing, PendingUse::Over) };
 
     /// Device memory that the CPU cannot address. Work of a former owner may be queued.
     pub fn device(device_pointer: CUdeviceptr, size: usize) -> Self {
-        let packed = pack(size, BlockKind::Device, FormerWork::InStreamOrder);
+        let packed = pack(size, BlockKind::Device, PendingUse::InStreamOrder);
         Self { device: ptr::without_provenance_mut(device_pointer as usize), host: ptr::null_mut(), packed }
     }
 
@@ -97,7 +97,7 @@ impl Block {
 
     /// Host memory. Work of a former owner may be queued.
     pub fn host(device_pointer: CUdeviceptr, host_pointer: *mut u8, size: usize) -> Self {
-        let packed = pack(size, BlockKind::Host, FormerWork::InStreamOrder);
+        let packed = pack(size, BlockKind::Host, PendingUse::InStreamOrder);
         Self { device: ptr::without_provenance_mut(device_pointer as usize), host: host_pointer, packed }
     }
 
@@ -133,11 +133,11 @@ impl Block {
 
     /// Whether queued work of a former owner may use the memory.
     #[inline]
-    pub const fn former_work(&self) -> FormerWork {
+    pub const fn pending_use(&self) -> PendingUse {
         match self.packed >> FORMER_WORK {
-            0 => FormerWork::Over,
-            1 => FormerWork::InStreamOrder,
-            _ => FormerWork::InGraph,
+            0 => PendingUse::Over,
+            1 => PendingUse::InStreamOrder,
+            _ => PendingUse::InGraph,
         }
     }
 
@@ -169,20 +169,20 @@ impl Block {
     /// The block as memory of another kind.
     #[must_use]
     pub fn of_kind(self, kind: BlockKind) -> Self {
-        Self { packed: pack(self.size(), kind, self.former_work()), ..self }
+        Self { packed: pack(self.size(), kind, self.pending_use()), ..self }
     }
 
     /// The block with what is known of its former owners' work.
     #[inline]
     #[must_use]
-    pub fn with_former_work(self, former_work: FormerWork) -> Self {
-        Self { packed: self.packed & ((1 << FORMER_WORK) - 1) | (former_work as u64) << FORMER_WORK, ..self }
+    pub fn with_pending_use(self, pending_use: PendingUse) -> Self {
+        Self { packed: self.packed & ((1 << FORMER_WORK) - 1) | (pending_use as u64) << FORMER_WORK, ..self }
     }
 
     /// The block as memory that no work uses yet.
     #[must_use]
     pub fn fresh(self) -> Self {
-        self.with_former_work(FormerWork::Over)
+        self.with_pending_use(PendingUse::Over)
     }
 
     /// The block as memory of a source that promises no more than `accessibility`.
@@ -196,8 +196,8 @@ impl Block {
     }
 }
 
-const fn pack(size: usize, kind: BlockKind, former_work: FormerWork) -> u64 {
-    size as u64 & SIZE | (kind as u64) << KIND | (former_work as u64) << FORMER_WORK
+const fn pack(size: usize, kind: BlockKind, pending_use: PendingUse) -> u64 {
+    size as u64 & SIZE | (kind as u64) << KIND | (pending_use as u64) << FORMER_WORK
 }
 
 impl fmt::Debug for Block {
@@ -207,7 +207,7 @@ impl fmt::Debug for Block {
             .field("host_pointer", &self.host_pointer())
             .field("size", &self.size())
             .field("kind", &self.kind())
-            .field("former_work", &self.former_work())
+            .field("pending_use", &self.pending_use())
             .finish()
     }
 }
@@ -228,11 +228,11 @@ mod tests {
             BlockKind::ReadOnly,
         ];
         for kind in kinds {
-            for former_work in [FormerWork::Over, FormerWork::InStreamOrder, FormerWork::InGraph] {
+            for pending_use in [PendingUse::Over, PendingUse::InStreamOrder, PendingUse::InGraph] {
                 for size in [0, 1, SIZE as usize] {
-                    let block = Block::device(7, 3).with_former_work(former_work).of_kind(kind).with_size(size);
-                    assert_eq!((block.size(), block.kind(), block.former_work()), (size, kind, former_work));
-                    assert_eq!(block.fresh().former_work(), FormerWork::Over);
+                    let block = Block::device(7, 3).with_pending_use(pending_use).of_kind(kind).with_size(size);
+                    assert_eq!((block.size(), block.kind(), block.pending_use()), (size, kind, pending_use));
+                    assert_eq!(block.fresh().pending_use(), PendingUse::Over);
                     assert_eq!((block.fresh().size(), block.fresh().kind()), (size, kind));
                 }
             }

@@ -23,7 +23,7 @@ use cuda_sys::CUresult;
 use kind::Any;
 use std::sync::Arc;
 
-pub use block::{Block, BlockKind, FormerWork};
+pub use block::{Block, BlockKind, PendingUse};
 pub(crate) use block_table::{BlockOwner, BlockTable};
 pub use coherence::Coherence;
 pub(crate) use held::{Held, Keeping};
@@ -78,7 +78,7 @@ pub use pointer::PointerInfo;
 /// A block from [`allocate`](Self::allocate) is valid for the users that [`accessibility`](Self::accessibility) names
 /// and for the driver's copies, in work queued on the same stream after the call, until it is deallocated. It overlaps
 /// no other block and has the requested alignment. Its [kind](Block::kind) is true, and no work uses a block whose
-/// former owners' work is [over](FormerWork::Over). [`atom`](Self::atom), [`is_coherent`](Self::is_coherent) and
+/// former owners' work is [over](PendingUse::Over). [`atom`](Self::atom), [`is_coherent`](Self::is_coherent) and
 /// [`frees_without_context`](Self::frees_without_context) say what holds for each block while it lives.
 pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// Allocates at least `size` bytes, at a multiple of `alignment`, for work queued on `stream` from now on. The

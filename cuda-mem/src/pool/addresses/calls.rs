@@ -14,7 +14,7 @@
 use super::super::front::{Freed, WholeBlock};
 use super::super::shared::{SharedPool, hint_of};
 use crate::cpu::thread_slots::ThreadSlot;
-use crate::memory::resource::{Block, FormerWork};
+use crate::memory::resource::{Block, PendingUse};
 use crate::stream::NamedStream;
 use crate::{Context, Error, Result, Stream, check_not_forked};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
@@ -35,7 +35,7 @@ impl SharedPool {
             && let Some(named) = unsafe { NamedStream::of_work(self.context(), raw) }
             && let Some(found) = self.fronts.take_where(ThreadSlot::current(), (hint_of(raw), |kept| named.is(kept)), class, size)
         {
-            return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
+            return Ok(found.with_size(size).with_pending_use(PendingUse::InStreamOrder));
         }
         // SAFETY: this function's contract.
         let stream = unsafe { self.named(call, raw) }?;

@@ -8,7 +8,7 @@
 
 use super::table::{AddressTable, NotLive};
 use crate::locks::{Mutex, MutexGuard};
-use crate::memory::resource::{Block, BlockKind, FormerWork};
+use crate::memory::resource::{Block, BlockKind, PendingUse};
 use crate::pool::work_order::Beside;
 use core::ptr::with_exposed_provenance_mut;
 use std::collections::HashMap;
@@ -156,8 +156,8 @@ impl LiveBlocks {
 /// Whether [`told`] would return the block. What is known of former work matters only to the next user.
 #[inline]
 fn tells_all(address: u64, requested: usize, block: Block) -> bool {
-    block.former_work() != FormerWork::InGraph
-        && told(address, requested, block.kind()) == block.with_former_work(FormerWork::InStreamOrder)
+    block.pending_use() != PendingUse::InGraph
+        && told(address, requested, block.kind()) == block.with_pending_use(PendingUse::InStreamOrder)
 }
 
 /// The block with one address for all its users.
@@ -194,7 +194,7 @@ mod tests {
             (0x5000, 100, unified.of_kind(BlockKind::Managed)),
             (0x7000_0000, 100, apart(BlockKind::Mapped)),
             (0x9000, 100, apart(BlockKind::NonCoherent)),
-            (0x1000, 100, Block::device(0x1000, 100).with_former_work(FormerWork::InGraph)),
+            (0x1000, 100, Block::device(0x1000, 100).with_pending_use(PendingUse::InGraph)),
         ];
         for (address, requested, block) in blocks {
             live.insert(address, requested, block);

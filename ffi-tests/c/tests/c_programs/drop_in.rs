@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::c_library::Library;
-use testkit::compilers::{root, run};
+use testkit::compilers::{is_there, root, run};
 
 /// Upstream's library, which scripts/test downloads. The environment names it.
 fn upstream() -> Option<PathBuf> {
@@ -35,11 +35,20 @@ fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
         println!("skipped: no CPU Vulkan driver: apt-get install mesa-vulkan-drivers, and scripts/test names it");
         return;
     };
+    // SAFETY: the Vulkan loader's start has no conditions.
+    if let Err(error) = unsafe { libloading::Library::new("libvulkan.so.1") } {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "no Vulkan loader: {error}");
+        println!("skipped: no Vulkan loader: apt-get install libvulkan1");
+        return;
+    }
     // Upstream's library needs its module in the same folder.
     let beside = vkgdr.parent().expect("a file lies in a folder").display().to_string();
     let folder = folder(name, &[(vkgdr, "libvkgdr.so"), (softgpu, "libcuda.so.1")]);
     let source = root().join("ffi-tests/c/vkgdr_user.c");
     for (compiler, arguments) in [("gcc", ["-x", "c", "-std=c11"]), ("g++", ["-x", "c++", "-std=c++17"])] {
+        if !is_there(compiler) {
+            continue;
+        }
         let program = folder.join(compiler);
         let mut command = Command::new(compiler);
         command.args(arguments).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", define, "-o"]).arg(&program);

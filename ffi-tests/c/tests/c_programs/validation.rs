@@ -97,9 +97,9 @@ fn skip_all_but(size: &str) -> Vec<String> {
 #[test]
 #[ignore = "a part of the test below, which gives it an environment"]
 fn part_misaligned() {
-    use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+    use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
     let setup = testkit::Setup::from_environment().expect("softgpu serves");
-    let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent).expect("it opens");
+    let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent).expect("it opens");
     let vkgdr = setup.driver.vkgdr().expect("it is open");
     let _current = setup.context.bind().expect("the context lives");
     // SAFETY: the handle is live, the memory is freed once, and the misaligned range lies within it.

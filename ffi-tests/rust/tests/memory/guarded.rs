@@ -3,7 +3,7 @@
 
 use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, Limit, Statistics, Tracking, named};
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{
     Accessibility, Block, BlockKind, DeviceMemory, DevicePool, DriverPoolOptions, Kind, MemoryResource, PinnedMemory,
     ResourceHandle, SharedResource, kind,
@@ -124,7 +124,7 @@ fn writes_beyond_a_block_are_the_error_of_its_free() -> Outcome {
 fn a_check_undoes_nothing_that_the_cpu_is_writing() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let memory = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let memory = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let guarded = Guarded::new(&memory, &settings(256, 0))?;
         let mut buffer = Buffer::<u8, _>::filled(&guarded, 100, 1, &stream)?;
         let mut slice = buffer.write(..)?;

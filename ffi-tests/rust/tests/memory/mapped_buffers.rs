@@ -2,7 +2,7 @@
 //! with every coherence.
 
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::{Accessibility, DevicePool, DriverPoolOptions, ResourceHandle};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Driver, Error, Stream};
@@ -15,7 +15,7 @@ fn with_each_coherence(test: impl Fn(&Setup, &MappedMemory) -> Outcome) -> Outco
         for (name, wish) in WISHES {
             match MappedMemory::with_coherence(&setup.context, wish) {
                 Ok(resource) => test(setup, &resource).map_err(|error| format!("{name}: {error}"))?,
-                Err(error) if wish == CoherenceWish::Required => println!("skipped: {name}: {error}"),
+                Err(error) if wish == CoherencePolicy::Required => println!("skipped: {name}: {error}"),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -131,7 +131,7 @@ fn writes_of_a_failed_flush_are_not_lost() -> Outcome {
             println!("skipped: a failing flush: it needs the software GPU's faults");
             return Ok(());
         }
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let stream = Stream::new(&setup.context)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, 1000, &stream)?;
         let mut guard = buffer.write(100..300)?;
@@ -155,7 +155,7 @@ fn writes_of_a_failed_flush_do_not_reach_the_memorys_next_user() -> Outcome {
             println!("skipped: a failing flush: it needs the software GPU's faults");
             return Ok(());
         }
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let (pool, stream) = (Pool::new(&resource, &PoolOptions::default())?, Stream::new(&setup.context)?);
         let fails = |call| softgpu::Fault::call("vkgdr_memory_flush_checked", call, CUresult::CUDA_ERROR_UNKNOWN);
         for faults in [1, 2] {

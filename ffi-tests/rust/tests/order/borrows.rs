@@ -1,11 +1,10 @@
 //! Queued work must not touch memory that the CPU has borrowed. cuda-mem tells softgpu about its guards and loans and
 //! makes all necessary waits, so softgpu must have nothing to report.
 
-use cuda_mem::buffer::{Rows, transfer_scope};
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
@@ -74,7 +73,7 @@ fn work_on_memory_under_a_write_guard_is_reported() -> Outcome {
             drop(buffer.write(..)?);
             fill_unseen(setup, &stream, address, SIZE)?;
             stream.synchronize()?;
-            for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+            for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
                 let mut mapped = testkit::mapped(&MappedMemory::with_coherence(&setup.context, wish)?, SIZE)?;
                 let address = mapped.device_pointer();
                 let guard = mapped.write(100..200)?;
@@ -138,15 +137,6 @@ fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
         host.fill(4);
         device.copy_to_slice(0, &mut host[10..20])?;
         assert_eq!(host[9..21], [&[4][..], &[3; 10], &[4]].concat());
-        let rows = Rows { offset: 0, pitch: 16 };
-        device.copy_rows_from_slice(rows, &host, rows, 8, 4)?;
-        device.copy_rows_to_slice(rows, &mut host, rows, 8, 4)?;
-        let (left, right) = host.split_at_mut(SIZE / 2);
-        transfer_scope(|scope| {
-            scope.upload(&mut device, 0, left)?;
-            scope.download(&device, 0, right)
-        })?;
-        assert_eq!(left, right);
         engine.write(&mut device, 0, &host[..])?;
         engine.read(&device, 0, &mut host[..])?;
         engine.write(&mut mapped, 0, &host[..])?;
@@ -224,19 +214,15 @@ fn borrowed_copies_are_done_at_their_end_beside_captures_too() -> Outcome {
         for mode in [CaptureMode::ThreadLocal, CaptureMode::Relaxed] {
             let mut host = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
             let _ = captured.capture(mode, |captured| {
-                let _ = transfer_scope(|scope| {
-                    scope.download(&buffer, 0, &mut host)?;
-                    stream.join(captured)
-                });
+                buffer.copy_to_slice(0, &mut host)?;
                 assert!(host.iter().all(|byte| *byte == 7));
-                Ok(())
-            });
-            let _ = captured.capture(mode, |captured| {
                 stream.join(captured)?;
-                let _ = buffer.copy_to_slice(0, &mut host);
+                // The capture has the stream now.
+                assert!(buffer.copy_to_slice(0, &mut host).is_err());
                 assert!(host.iter().all(|byte| *byte == 7));
                 Ok(())
             });
+            assert!(host.iter().all(|byte| *byte == 7));
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! Calls that wait for the whole device while queued work waits for the CPU. Each part runs in its own process with a
 //! time limit, so a hang is a failure. Runs over the driver that the environment names.
 
-use cuda_mem::buffer::{CopyBatch, Rows};
+use cuda_mem::buffer::CopyBatch;
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, RegisterOptions, RegisteredMemory,
@@ -123,11 +123,6 @@ parts! {
             let mut seen = vec![0; memory.len()];
             engine.read(memory, 0, &mut seen).map(|()| seen)
         };
-        let by_rows = |memory: &Buffer<u32, _>| {
-            let mut seen = vec![0; memory.len()];
-            let rows = Rows { offset: 0, pitch: 10 };
-            memory.copy_rows_to_slice(rows, &mut seen, rows, 10, 100).map(|()| seen)
-        };
         let by_view = |memory: &Buffer<u32, _>| {
             let mut seen = vec![0; memory.len()];
             let layout = StridedLayout::dense(&[20, 50], 4, Order::C)?;
@@ -135,7 +130,7 @@ parts! {
             Ok(seen)
         };
         type Copy<'a> = &'a (dyn Fn(&Buffer<u32, kind::Device>) -> Result<Vec<u32>, Error> + Sync);
-        for copy in [&to_vec as Copy<'_>, &by_engine, &by_rows, &by_view] {
+        for copy in [&to_vec as Copy<'_>, &by_engine, &by_view] {
             let open = hold(&home)?;
             let seen = std::thread::scope(|threads| {
                 let copied = threads.spawn(|| copy(&memory));
@@ -157,7 +152,7 @@ parts! {
         let (home, engine) = (Stream::new(context)?, CopyEngine::new(context)?);
         let values = vec![7; MANY];
         type Copy<'a> = &'a (dyn Fn(&mut Buffer<u32, kind::Any>, &Buffer<u32, kind::Any>) -> Result<(), Error> + Sync);
-        let copies: [Copy<'_>; 8] = [
+        let copies: [Copy<'_>; 7] = [
             &|to, _| to.copy_from_slice(0, &values),
             &|to, _| engine.write(to, 0, &values),
             &|to, _| to.upload(0, values.clone()).map_err(|refused| refused.error)?.wait().map(drop),
@@ -166,10 +161,6 @@ parts! {
                 let mut batch = CopyBatch::new(from.stream());
                 batch.copy(to, 0, from, ..)?;
                 batch.submit()
-            },
-            &|to, from| {
-                let rows = Rows { offset: 0, pitch: 1 << 10 };
-                to.copy_rows_from_buffer(rows, from, rows, 1 << 10, 1 << 10)
             },
             &|to, _| {
                 let layout = StridedLayout::dense(&[1 << 10, 1 << 10], 4, Order::C)?;

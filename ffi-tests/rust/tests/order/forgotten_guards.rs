@@ -2,7 +2,7 @@
 //! Guards own nothing, so nothing is left behind. `forgotten_values.rs` tests values that own something.
 
 use cuda_mem::graph::RelaxedCalls;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Stream};
@@ -25,7 +25,7 @@ fn with_each_coherence(test: impl Fn(&Setup, &MappedMemory) -> Outcome) -> Outco
         for (name, wish) in WISHES {
             match MappedMemory::with_coherence(&setup.context, wish) {
                 Ok(resource) => test(setup, &resource).map_err(|error| format!("{name}: {error}"))?,
-                Err(error) if wish == CoherenceWish::Required => println!("skipped: {name}: {error}"),
+                Err(error) if wish == CoherencePolicy::Required => println!("skipped: {name}: {error}"),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -2,7 +2,6 @@
 //! while work from before the capture is running. They must never see a byte change behind a slice. Runs over the
 //! driver that the environment names.
 
-use cuda_mem::buffer::transfer_scope;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
@@ -173,29 +172,6 @@ fn work_is_not_recorded_for_memory_by_a_captured_join() -> Outcome {
 }
 
 #[test]
-fn transfer_scope_waits_for_copies_on_a_capturing_stream() -> Outcome {
-    alone(|setup: &Setup| {
-        let (work, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
-        // Copies to pinned memory return at once.
-        let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&setup.context), SIZE, 7, &work)?;
-        let mut host = cuda_mem::HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
-        let letting_go = let_go(hold(&work)?);
-        // The capture fails at its end, because `work` was not joined again.
-        let _ = other.capture(CaptureMode::Relaxed, |other| {
-            transfer_scope(|scope| {
-                scope.download(&buffer, 0, &mut host[..])?;
-                work.join(other)
-            })?;
-            stay(&host, 7);
-            Ok(())
-        });
-        stay(&host, 7);
-        letting_go.join().expect("it only waits");
-        Ok(())
-    })
-}
-
-#[test]
 fn slice_copies_finish_beside_a_blocking_stream_capture() -> Outcome {
     alone(|setup: &Setup| {
         let legacy = Stream::legacy_default(&setup.context);
@@ -235,7 +211,6 @@ fn capturing_stream_refuses_copies_with_borrowed_host_memory() -> Outcome {
         let graph = stream.capture(CaptureMode::Relaxed, |_| {
             refused(buffer.copy_from_slice(0, &host));
             refused(buffer.copy_to_slice(0, &mut host));
-            refused(transfer_scope(|scope| scope.download(&buffer, 0, &mut host[..])));
             refused(buffer.download(0, vec![0; SIZE]).map(drop).map_err(Error::from));
             Ok(())
         })?;

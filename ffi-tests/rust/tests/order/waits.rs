@@ -2,12 +2,11 @@
 //! refuses the thread's waits for other streams. Calls that must not return before their work is done must wait
 //! nevertheless. Runs over the driver that the environment names.
 
-use cuda_mem::buffer::{Rows, transfer_scope};
-use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, HostSide, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, Way};
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind::Device};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
-use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, Stream};
+use cuda_mem::{Buffer, Error, HostBuffer, MappedMemory, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::suite::Outcome;
@@ -67,16 +66,12 @@ fn beside_a_capture(setup: &Setup, work: &Stream, call: impl FnOnce() -> Outcome
 type Call = fn(&mut Things) -> Outcome;
 
 /// Calls that read the buffer into `host`.
-const READS: [(&str, Call); 10] = [
+const READS: [(&str, Call); 8] = [
     ("copy_to_slice", |t| Ok(t.buffer.copy_to_slice(0, &mut t.host)?)),
     ("to_vec", |t| {
         t.host.copy_from_slice(&t.buffer.to_vec()?);
         Ok(())
     }),
-    ("copy_rows_to_slice", |t| {
-        Ok(t.buffer.copy_rows_to_slice(Rows::dense(SIDE), &mut t.host, Rows::dense(SIDE), SIDE, SIDE)?)
-    }),
-    ("TransferScope::download", |t| Ok(transfer_scope(|scope| scope.download(&t.buffer, 0, &mut t.host))?)),
     ("CopyEngine::read", |t| Ok(t.engine.read(&t.buffer, 0, &mut t.host)?)),
     ("CopyEngine::read_with, the driver", |t| Ok(t.engine.read_with(&t.buffer, 0, &mut t.host, &by(Way::Driver))?)),
     ("CopyEngine::read_with, staging", |t| Ok(t.engine.read_with(&t.buffer, 0, &mut t.host, &by(STAGED))?)),
@@ -91,12 +86,8 @@ const READS: [(&str, Call); 10] = [
 ];
 
 /// Calls that write `host` to the buffer. The caller may reuse `host` when they return.
-const WRITES: [(&str, Call); 8] = [
+const WRITES: [(&str, Call); 6] = [
     ("copy_from_slice", |t| Ok(t.buffer.copy_from_slice(0, &t.host)?)),
-    ("copy_rows_from_slice", |t| {
-        Ok(t.buffer.copy_rows_from_slice(Rows::dense(SIDE), &t.host, Rows::dense(SIDE), SIDE, SIDE)?)
-    }),
-    ("TransferScope::upload", |t| Ok(transfer_scope(|scope| scope.upload(&mut t.buffer, 0, &t.host))?)),
     ("CopyEngine::write", |t| Ok(t.engine.write(&mut t.buffer, 0, &t.host)?)),
     ("CopyEngine::write_with, the driver", |t| Ok(t.engine.write_with(&mut t.buffer, 0, &t.host, &by(Way::Driver))?)),
     ("CopyEngine::write_with, staging", |t| Ok(t.engine.write_with(&mut t.buffer, 0, &t.host, &by(STAGED))?)),
@@ -183,35 +174,11 @@ fn work_of_every_threads_default_stream_is_waited_for() -> Outcome {
     })
 }
 
-/// Uses one thread for all work while that thread's default stream is delayed.
-#[derive(Debug)]
-struct Slow(Context);
-
-impl CopyThreads for Slow {
-    fn helpers(&self) -> usize {
-        1
-    }
-
-    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
-        if helpers > 0 {
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    delay(&Stream::per_thread_default(&self.0)).expect("the stream takes it");
-                    work();
-                });
-            });
-        }
-        work();
-    }
-}
-
 #[test]
 fn engine_write_on_per_thread_default_stream_keeps_stream_order() -> Outcome {
     alone(|setup| {
         let (bytes, home) = (pattern(4 << 20, 5), Stream::new(&setup.context)?);
-        let builder = CopyEngine::builder(&setup.context);
-        let threads = Arc::new(Slow(setup.context.clone()));
-        let engine = builder.threads(threads).build()?;
+        let engine = CopyEngine::builder(&setup.context).helper_threads(1).build()?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), bytes.len(), &home)?;
         engine.write_on(&Stream::per_thread_default(&setup.context), &mut buffer, 0, &bytes)?;
         same("written", &buffer.to_vec()?, &bytes)?;

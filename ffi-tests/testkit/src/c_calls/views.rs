@@ -1,6 +1,6 @@
 //! Calls of views, and of their exports to other libraries and imports from them.
 
-use super::Calls;
+use super::{Calls, kind};
 use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -13,7 +13,7 @@ use cudamem::arrow_stream::*;
 use cudamem::data_type::*;
 use cudamem::dlpack::*;
 use cudamem::handles::*;
-use cudamem::objects::cudamem_record_use;
+use cudamem::objects::{cudamem_get_raw, cudamem_record_use};
 use cudamem::status::CUDAMEM_SUCCESS;
 use cudamem::text::{cudamem_text_destroy, cudamem_text_get};
 use cudamem::view::*;
@@ -209,16 +209,23 @@ impl Calls<'_> {
     fn hand_on(&mut self) {
         let (view, stream) = (self.view(), self.stream());
         let producer = if self.byte() < 128 { cudamem_stream { id: 0 } } else { self.stream() };
+        // The export and the import must name the same stream, which orders the two users of the memory.
+        let consumer = if producer.id == 0 { stream } else { producer };
+        let is_stream = kind(consumer.id) == cudamem_stream::KIND as u64;
+        let raw = is_stream.then(|| result_of(|place| cudamem_get_raw(consumer.id, place)).1).flatten();
+        // Only an import without a producer waits for its work before it releases the memory.
+        let release = i32::from(self.byte() % 4);
         let options = cudamem_dlpack_options {
             size: size_of::<cudamem_dlpack_options>(),
             flags: u32::from(self.byte() % 9),
-            release: i32::from(self.byte() % 4),
-            stream: i64::from(self.byte() % 5) - 2,
+            release: if producer.id != 0 && release == CUDAMEM_RELEASE_IMMEDIATELY { 0 } else { release },
+            // No name of a stream, so the export is refused.
+            stream: raw.map_or(-2, |raw: *mut c_void| raw.expose_provenance() as i64),
             resource: if self.byte() < 128 { cudamem_resource { id: 0 } } else { self.resource() },
             device_type: if self.byte() < 200 { 0 } else { i32::from(self.byte() % 15) },
             device_id: 0,
         };
-        // SAFETY: the stream is 0, 1, 2 or none. Each tensor is imported once, or deleted.
+        // SAFETY: the stream lives, because the imported view holds it, or is none. Each tensor is imported once, or deleted.
         unsafe {
             if self.byte() < 64 {
                 let (status, tensor) = result_of(|place| cudamem_view_export_dlpack(view, &options, None, place));

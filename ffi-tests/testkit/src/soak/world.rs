@@ -7,13 +7,13 @@ use cuda_mem::adaptor::{
     AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording,
     Retry, Statistics, Tracking,
 };
-use cuda_mem::copy::{CopyEngine, StagingOptions, ThreadPool};
+use cuda_mem::copy::{CopyEngine, StagingOptions};
 use cuda_mem::memory::kind::{Any, Pinned};
 use cuda_mem::memory::{DeviceMemory, DriverPool, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
 use cuda_mem::{Context, Error, MappedMemory, Result};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// The maximum number of buffers that threads leave for each other.
 const LEFT: usize = 16;
@@ -124,7 +124,7 @@ impl World {
         }
         let mut staging = StagingOptions::default();
         (staging.slot_size, staging.slots, staging.lanes) = (16 << 10, 4, 3);
-        let engine = CopyEngine::builder(context).staging(staging).threads(Arc::new(ThreadPool::new(2))).build()?;
+        let engine = CopyEngine::builder(context).staging(staging).helper_threads(2).build()?;
         let signals = Signals::new(context)?;
         let kernels = SignalKernels::of(context)?;
         let (context, software) = (context.clone(), setup.is_software());

@@ -81,7 +81,7 @@ impl<'engine> Bench<'engine> {
 
     /// Measures one size. Adds ways that are too slow to `given_up`.
     pub(super) fn row(&mut self, route: Route, bytes: usize, given_up: &mut Vec<Way>) -> Result<Row> {
-        let threads = 1 + self.engine.threads().helpers();
+        let threads = 1 + self.engine.helper_threads();
         let ways: Vec<Way> = Way::all(route, threads).into_iter().filter(|way| !given_up.contains(way)).collect();
         let mut subjects = vec![Subject::Engine, Subject::CuMemcpy];
         subjects.extend(ways.iter().map(|way| Subject::Way(*way)));

@@ -9,7 +9,7 @@ mod report;
 use super::{finish, open};
 use crate::cli::{BenchCopyOptions, BenchLatencyOptions};
 use cuda_mem::Context;
-use cuda_mem::copy::{CopyEngine, Route, ThreadPool};
+use cuda_mem::copy::{CopyEngine, Route};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use measure::SMALLEST;
 use serde::Serialize;
@@ -18,7 +18,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// The measured machine.
 #[derive(Clone, Debug, Serialize)]
@@ -40,7 +39,7 @@ impl Machine {
             device_name: context.device().name()?,
             driver: cuda.library.to_string(),
             cuda: cuda.version.map(|version| version.to_string()),
-            threads: 1 + engine.threads().helpers(),
+            threads: 1 + engine.helper_threads(),
         })
     }
 
@@ -73,7 +72,7 @@ fn engine(context: &Context, threads: Option<usize>) -> cuda_mem::Result<CopyEng
     match threads {
         None => CopyEngine::new(context),
         // The caller's thread counts as one of them.
-        Some(threads) => CopyEngine::builder(context).threads(Arc::new(ThreadPool::new(threads.max(1) - 1))).build(),
+        Some(threads) => CopyEngine::builder(context).helper_threads(threads.max(1) - 1).build(),
     }
 }
 

@@ -1,13 +1,10 @@
 //! Default streams of contexts and of threads.
 
 use super::{LATER, SIZE, hold, let_go, stay};
-use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
 use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, Error, Event, Stream};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use testkit::suite::Outcome;
 use testkit::{alone, same};
 
@@ -82,45 +79,6 @@ fn engine_refuses_foreign_streams_and_waits_for_foreign_buffers() -> Outcome {
         if engine.read_with(&buffer, 0, &mut bytes, &options).is_ok() {
             same("what was read", &bytes, &[9; 200_000])?;
         }
-        Ok(())
-    })
-}
-
-/// Runs the caller's part of a copy on a separate thread, whose default stream is delayed.
-#[derive(Debug)]
-struct Elsewhere {
-    context: Context,
-    held: Mutex<Option<Sender<()>>>,
-}
-
-impl CopyThreads for Elsewhere {
-    fn helpers(&self) -> usize {
-        0
-    }
-
-    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
-        thread::scope(|threads| {
-            threads.spawn(|| {
-                let held = hold(&Stream::per_thread_default(&self.context)).ok();
-                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
-                work();
-            });
-        });
-    }
-}
-
-#[test]
-fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
-    const LARGE: usize = 1 << 20;
-    alone(|setup| {
-        let threads = Arc::new(Elsewhere { context: setup.context.clone(), held: Mutex::default() });
-        let engine = CopyEngine::builder(&setup.context).threads(threads.clone()).build()?;
-        let mut memory = testkit::mapped(&MappedMemory::new(&setup.context)?, LARGE)?;
-        memory.store(0, &vec![1u8; LARGE])?;
-        let stream = Stream::per_thread_default(&setup.context);
-        engine.write_on(&stream, &mut memory, 0, &vec![9u8; LARGE])?;
-        let_go(threads.held.lock().unwrap_or_else(PoisonError::into_inner).take(), LATER);
-        stay("what was written", &memory.read(..)?, 9)?;
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use cuda_mem::adaptor::Limit;
 use cuda_mem::buffer::CopyBatch;
 use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::{DeviceMemory, Location, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
@@ -85,7 +85,7 @@ fn beside_captures_of(
 }
 
 fn atoms(context: &Context) -> Result<MappedMemory, Error> {
-    MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)
+    MappedMemory::with_coherence(context, CoherencePolicy::ForcedNonCoherent)
 }
 
 // ---- Captures that another thread begins at any moment ----

@@ -4,7 +4,7 @@
 use super::{Held, LATER, LIMIT, SIZE, can_fail, hold, in_time, refused, with_fault};
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::interchange::{Consumer, ExportOptions};
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::kind::{self, Any};
 use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource, VirtualMemory,
@@ -29,9 +29,10 @@ pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>
         ("a pool", Pool::new(&pinned, &options)?.share()),
         ("a pool without fronts", Pool::new(&pinned, &without_fronts)?.share()),
     ];
-    for (name, wish) in
-        [("a pool of mapped memory", CoherenceWish::Preferred), ("a pool of atoms", CoherenceWish::ForcedNonCoherent)]
-    {
+    for (name, wish) in [
+        ("a pool of mapped memory", CoherencePolicy::Preferred),
+        ("a pool of atoms", CoherencePolicy::ForcedNonCoherent),
+    ] {
         let mapped = MappedMemory::with_coherence(context, wish);
         match mapped.and_then(|mapped| Pool::new(&mapped, &options)) {
             Err(error @ Error::Unsupported { .. }) => println!("skipped: {name}: {error}"),
@@ -299,7 +300,7 @@ fn memory_of_the_legacy_stream_is_shared_in_a_capture_at_once() -> Outcome {
             let mut options = cuda_mem::StreamOptions::default();
             options.blocking = true;
             let blocking = Stream::with_options(&setup.context, options)?;
-            for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+            for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
                 let mapped = MappedMemory::with_coherence(&setup.context, wish)?;
                 let mut memory = Buffer::<u8, kind::Mapped>::zeroed(&mapped, SIZE, &legacy)?;
                 legacy.synchronize()?;

@@ -1,6 +1,6 @@
 //! Memory that the program may only read: its registration refuses each write, and its exports say so.
 
-use cuda_mem::buffer::{CopyBatch, Rows, transfer_scope};
+use cuda_mem::buffer::CopyBatch;
 use cuda_mem::copy::{CopyEngine, CopyOptions};
 use cuda_mem::interchange::dlpack::DlpackError;
 use cuda_mem::memory::{BorrowedHostMemory, DeviceMemory, RegisterOptions, RegisteredMemory, ResourceHandle, kind};
@@ -92,11 +92,7 @@ fn writes(setup: &Setup, pages: &Pages) -> Outcome {
     refused("store", buffer.store(0, &[1]))?;
     refused("store_scope", buffer.store_scope(|scope| scope.store(0, &[1])))?;
     refused("write", buffer.write(..8).map(drop))?;
-    let rows = Rows::dense(2);
-    refused("rows of a slice", buffer.copy_rows_from_slice(rows, &[1, 2, 3, 4], rows, 2, 2))?;
-    refused("rows of a buffer", buffer.copy_rows_from_buffer(rows, &other, rows, 2, 2))?;
     refused("upload", buffer.upload(0, vec![1]).map(drop).map_err(Error::from))?;
-    refused("upload in a scope", transfer_scope(|scope| scope.upload(&mut buffer, 0, &[1])))?;
     refused("batch", CopyBatch::new(&stream).copy(&mut buffer, 0, &other, ..))?;
     refused("engine", engine.write(&mut buffer, 0, &[1]))?;
     refused("engine, with options", engine.write_with(&mut buffer, 0, &[1], &CopyOptions::default()))?;

@@ -2,13 +2,12 @@
 //! behind, and a copy that reports success must have been done.
 
 use super::is_slow;
-use cuda_mem::copy::{CopyEngine, CopyOptions, StagingOptions, ThreadPool, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, StagingOptions, Way};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, Stream, memory::kind};
 use softgpu::Fault;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use testkit::MappedBuffer;
 use testkit::suite::Outcome;
 use testkit::{alone, pattern, pop_all};
@@ -34,7 +33,7 @@ impl Bench {
         (staging.slot_size, staging.lanes) = (32 << 10, 2);
         let stream = Stream::new(context)?;
         Ok(Self {
-            engine: CopyEngine::builder(context).staging(staging).threads(Arc::new(ThreadPool::new(2))).build()?,
+            engine: CopyEngine::builder(context).staging(staging).helper_threads(2).build()?,
             // With one home stream, no copy makes and destroys an event. A failed destroy would leave it behind.
             // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
             mapped: unsafe { Buffer::uninit_assumed(&MappedMemory::new(context)?, SIZE, &stream) }?,

@@ -10,9 +10,8 @@ mod scattered;
 mod threads;
 mod ways;
 
-use cuda_mem::copy::{CopyEngine, CopyEngineBuilder, CopyThreads};
+use cuda_mem::copy::{CopyEngine, CopyEngineBuilder};
 use cuda_mem::{Context, Result};
-use std::sync::Arc;
 
 /// Whether to skip tests of many thousand copies. They run over the default software GPU, over CPU Vulkan and over real
 /// devices. With delays or flushes each copy takes long, and the other drivers would show nothing new.
@@ -34,7 +33,7 @@ fn builder(context: &Context) -> CopyEngineBuilder {
     CopyEngine::builder(context)
 }
 
-/// As [`engine`], with the test's own helper threads.
-fn helped(context: &Context, threads: impl CopyThreads + 'static) -> Result<CopyEngine> {
-    builder(context).threads(Arc::new(threads)).build()
+/// As [`engine`], with helper threads of its own.
+fn helped(context: &Context, threads: usize) -> Result<CopyEngine> {
+    builder(context).helper_threads(threads).build()
 }

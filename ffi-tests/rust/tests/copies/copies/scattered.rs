@@ -3,7 +3,7 @@
 use super::engine;
 use cuda_mem::buffer::Access;
 use cuda_mem::copy::{CopyEngine, StagingOptions};
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{DeviceMemory, Kind, PinnedMemory};
 use cuda_mem::{Buffer, Error, MappedMemory, Stream};
 use testkit::suite::Outcome;
@@ -60,7 +60,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
                 "on the default stream",
             )?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), SIZE, &stream)?, "pinned")?;
-            let resource = MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)?;
+            let resource = MappedMemory::with_coherence(context, CoherencePolicy::ForcedNonCoherent)?;
             check(&engine, &mut testkit::mapped(&resource, SIZE)?, "not coherent")?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&resource, SIZE, &stream)?, "a buffer, not coherent")?;
         }

@@ -2,8 +2,8 @@
 
 use super::{engine, helped};
 use cuda_mem::buffer::Access;
-use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{DeviceMemory, Kind, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedMemory, Stream};
 use testkit::suite::Outcome;
@@ -61,7 +61,7 @@ fn all_ways<K: Kind, A: Access>(
 #[test]
 fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
     alone(|setup| {
-        let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
+        let (engine, stream) = (helped(&setup.context, THREADS)?, Stream::new(&setup.context)?);
         let resource = MappedMemory::new(&setup.context)?;
         let mut memory = testkit::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
@@ -74,8 +74,8 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
 #[test]
 fn every_way_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
     alone(|setup| {
-        let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let (engine, stream) = (helped(&setup.context, THREADS)?, Stream::new(&setup.context)?);
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let mut memory = testkit::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
@@ -87,7 +87,7 @@ fn every_way_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
 fn driver_copies_preserve_adjacent_cpu_and_device_writes() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let mut memory = testkit::mapped(&resource, 4096)?;
         let stream = Stream::new(&setup.context)?;
         let mut options = CopyOptions::default();
@@ -111,7 +111,7 @@ fn driver_copies_preserve_adjacent_cpu_and_device_writes() -> Outcome {
 #[test]
 fn every_way_copies_all_sizes_for_plain_pinned_managed_memory() -> Outcome {
     alone(|setup| {
-        let (context, engine) = (&setup.context, helped(&setup.context, ThreadPool::new(THREADS))?);
+        let (context, engine) = (&setup.context, helped(&setup.context, THREADS)?);
         let stream = Stream::new(context)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), ROOM, &stream)?;
         all_ways(&engine, &mut plain, DeviceSide::Plain, &mut vec![0; ROOM])?;

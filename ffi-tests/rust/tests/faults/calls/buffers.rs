@@ -2,11 +2,11 @@
 
 use super::{Outcome, exporter};
 use cuda_mem::buffer::GrowableBuffer;
-use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
+use cuda_mem::buffer::{CopyBatch, Exclusive};
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
@@ -25,7 +25,7 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
     device.pci_bus_id()?;
     device.total_memory()?;
     for context in [device.primary_context()?, device.create_context()?] {
-        for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+        for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
             let resource = MappedMemory::with_coherence(&context, wish)?;
             let mut memory = testkit::mapped(&resource, 4097)?;
             let stream = Stream::new(&context)?;
@@ -76,14 +76,12 @@ pub fn buffers(driver: &Driver) -> Outcome {
     let bytes = plain.cast::<u8>().map_err(Error::from)?;
     buffer.copy_from_buffer(0, &bytes, ..3000)?;
     buffer.equals(&bytes)?;
-    buffer.copy_rows_from_buffer(Rows::dense(10), &bytes, Rows { offset: 3, pitch: 12 }, 10, 10)?;
     let mut batch = CopyBatch::new(&other);
     batch.copy(&mut buffer, 0, &bytes, 0..100)?;
     batch.submit()?;
     let upload = buffer.upload(0, pattern(3000, 2)).map_err(Error::from)?;
     let seen = buffer.download(0, vec![0; 3000]).map_err(Error::from)?.wait()?;
     same("the transfers", &seen, &upload.wait()?)?;
-    transfer_scope(|scope| scope.upload(&mut buffer, 0, &[1, 2, 3]))?;
     buffer.set_stream(&other)?;
     let (left, right) = buffer.split_at(1000).map_err(Error::from)?;
     left.close().map_err(Error::from)?;
@@ -227,7 +225,7 @@ pub fn virtual_memory(driver: &Driver) -> Outcome {
 pub fn mapped_buffers(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
-    for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+    for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
         let resource = MappedMemory::with_coherence(&context, wish)?;
         let mut buffer = Buffer::from_slice(&resource, &pattern(4097, 1), &stream)?;
         buffer.write(100..200)?.fill(1);

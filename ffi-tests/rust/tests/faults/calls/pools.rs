@@ -4,7 +4,7 @@ use super::Outcome;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::cuda_sys::{self, CUgraph, CUresult, CUstream, CUstreamCaptureMode};
 use cuda_mem::frames::FrameRing;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::kind::{self, Kind};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions,
@@ -272,7 +272,7 @@ pub fn frames(driver: &Driver) -> Outcome {
     let consumer = Stream::new(&context)?;
     let signals = Signals::new(&context)?;
     let mut arrived = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 100, &consumer)?;
-    let atoms = MappedMemory::with_coherence(&context, CoherenceWish::ForcedNonCoherent)?;
+    let atoms = MappedMemory::with_coherence(&context, CoherencePolicy::ForcedNonCoherent)?;
     for resource in [PinnedMemory::new(&context).share(), atoms.share()] {
         let ring = FrameRing::new(&resource, &signals, 2, 100)?;
         for number in 1..=4u8 {

@@ -1,7 +1,7 @@
 //! Copies between buffers: whole, in part, in rows, in batches, between devices.
 
 use super::outside;
-use cuda_mem::buffer::{BatchOptions, CopyBatch, Piece, Rows};
+use cuda_mem::buffer::{BatchOptions, CopyBatch, Piece};
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Result, Stream};
 use testkit::{Bench, pattern};
@@ -76,30 +76,6 @@ fn between_devices_no_peer_access_is_needed() -> Result<()> {
         assert_eq!(far_pool.accessible_from()?, [], "a copy gives no access that the program has denied");
     }
     assert!(far_pool.deny_access(there.device()).is_err(), "a pool's own device keeps access");
-    Ok(())
-}
-
-#[test]
-fn rows_go_where_they_belong() -> Result<()> {
-    let Bench { stream, pool, .. } = Bench::new()?;
-    let (width, height, pitch) = (37, 23, 50);
-    let host: Vec<u32> = (0..pitch * height as u32 as usize).map(|n| n as u32).collect();
-    let mut image = Buffer::<u32, _>::zeroed(&pool, 3 + pitch * height, &stream)?;
-    image.copy_rows_from_slice(Rows { offset: 3, pitch }, &host, Rows { offset: 2, pitch: 41 }, width, height)?;
-    let mut expected = vec![0; 3 + pitch * height];
-    for row in 0..height {
-        expected[3 + row * pitch..][..width].copy_from_slice(&host[2 + row * 41..][..width]);
-    }
-    assert_eq!(image.to_vec()?, expected);
-    let mut dense = Buffer::<u32, _>::zeroed(&pool, width * height, &stream)?;
-    dense.copy_rows_from_buffer(Rows::dense(width), &image, Rows { offset: 3, pitch }, width, height)?;
-    let mut back = vec![0; width * height];
-    dense.copy_rows_to_slice(Rows::dense(width), &mut back, Rows::dense(width), width, height)?;
-    assert!((0..height).all(|row| back[row * width..][..width] == host[2 + row * 41..][..width]));
-    let late = Rows { offset: 4, pitch };
-    assert!(dense.copy_rows_from_buffer(Rows::dense(width), &image, late, width + 10, height).is_err());
-    assert!(image.copy_rows_to_slice(Rows { offset: 3, pitch: 5 }, &mut back, Rows::dense(6), 6, 2).is_err());
-    dense.copy_rows_from_buffer(Rows::dense(0), &image, Rows::dense(0), 0, 7)?;
     Ok(())
 }
 

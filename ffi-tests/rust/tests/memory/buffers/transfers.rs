@@ -1,9 +1,7 @@
 //! Transfers that own or borrow host memory.
 
-use super::outside;
-use cuda_mem::buffer::transfer_scope;
 use cuda_mem::memory::PinnedMemory;
-use cuda_mem::{Buffer, Error, HostBuffer, Result, Stream};
+use cuda_mem::{Buffer, Error, HostBuffer, Result};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,33 +72,5 @@ fn transfers_can_be_awaited() -> Result<()> {
     assert_eq!(*sent, *received);
     assert!(wakes >= 1, "the driver's callback has woken the task");
     release.join().expect("the holder ends");
-    Ok(())
-}
-
-#[test]
-fn scopes_borrow_the_host_memory_and_wait() -> Result<()> {
-    let Bench { context, stream, pool } = Bench::new()?;
-    let other = Stream::new(&context)?;
-    let (mut one, mut two) =
-        (Buffer::<u8, _>::zeroed(&pool, 1 << 20, &stream)?, Buffer::<u8, _>::zeroed(&pool, 1 << 20, &other)?);
-    let bytes = pattern(1 << 20, 6);
-    let (mut first, mut second) = (vec![0; 1 << 20], vec![0; 100]);
-    let answer = transfer_scope(|scope| {
-        scope.upload(&mut one, 0, &bytes)?;
-        scope.upload(&mut two, 100, &bytes[..100])?;
-        scope.download(&one, 0, &mut first)?;
-        scope.download(&two, 100, &mut second)?;
-        Ok(42)
-    })?;
-    assert_eq!((answer, &first, &second[..]), (42, &bytes, &bytes[..100]));
-    let error = transfer_scope(|scope| scope.upload(&mut one, 1, &bytes)).unwrap_err();
-    assert!(outside(error, (1, 1 << 20, 1 << 20)));
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        transfer_scope(|scope| -> Result<()> {
-            scope.upload(&mut one, 0, &bytes)?;
-            panic!("in the scope")
-        })
-    }));
-    assert!(panicked.is_err() && stream.is_done()?, "a panic waits too");
     Ok(())
 }

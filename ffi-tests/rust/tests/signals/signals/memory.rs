@@ -2,7 +2,7 @@
 
 use super::{Bench, PATIENCE};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::signal::{Comparison, Flag, Placement, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Error, Stream};
 use std::thread;
@@ -38,7 +38,7 @@ fn memory_that_a_kernel_uses_serves_nothing_else_until_it_ends() -> Outcome {
 #[test]
 fn without_coherent_mapped_memory_all_is_pinned_and_it_says_why() -> Outcome {
     alone(|setup| {
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let non_coherent = Signals::with_resource(&resource)?;
         let pinned_only = Signals::pinned_only(&setup.context)?;
         for (signals, why) in [(&non_coherent, "coherent mapped memory"), (&pinned_only, "chose not to use")] {

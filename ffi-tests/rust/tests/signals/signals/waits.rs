@@ -2,7 +2,7 @@
 
 use super::{Bench, PATIENCE, patient};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::signal::{Comparison, SignalError, SignalWord, WaitPolicy, Waiter};
 use cuda_mem::{Error, Feature, Stream, Support};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -185,7 +185,7 @@ fn streams_and_the_cpu_take_turns() -> Outcome {
 fn stream_that_sees_a_flag_reads_the_data_stored_before_it() -> Outcome {
     alone(|setup| {
         let bench = Bench::new(setup)?;
-        let Ok(resource) = MappedMemory::with_coherence(&setup.context, CoherenceWish::Required) else {
+        let Ok(resource) = MappedMemory::with_coherence(&setup.context, CoherencePolicy::Required) else {
             println!("without coherent mapped memory nothing needs ordering");
             return Ok(());
         };

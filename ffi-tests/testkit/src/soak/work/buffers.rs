@@ -2,7 +2,7 @@
 
 use crate::soak::checked_buffer::CheckedBuffer;
 use crate::soak::{Done, Hands};
-use cuda_mem::buffer::{CopyBatch, Rows};
+use cuda_mem::buffer::CopyBatch;
 use cuda_mem::memory::kind::{Any, Managed, Pinned};
 use cuda_mem::{Buffer, Error};
 
@@ -133,38 +133,19 @@ fn copied(hands: &mut Hands<'_>, held: &mut CheckedBuffer) -> Done {
     }
     let to = hands.below(held.model.len() - length + 1);
     let from = hands.below(other.model.len() - length + 1);
-    match hands.below(3) {
+    match hands.below(2) {
         0 => {
             hands.doing("a copy");
             held.buffer.copy_from_buffer(to, &other.buffer, from..from + length)?;
             held.take_over(to, &other, from..from + length);
         }
-        1 => {
+        _ => {
             hands.doing("a batch of copies");
             let stream = hands.stream()?;
             let mut batch = CopyBatch::new(&stream);
             batch.copy(&mut held.buffer, to, &other.buffer, from..from + length)?;
             batch.submit()?;
             held.take_over(to, &other, from..from + length);
-        }
-        _ => {
-            hands.doing("a copy of rows");
-            let (width, height) = (1 + length / 8, 4);
-            let rows = Rows { offset: 0, pitch: width + 1 };
-            if (height - 1) * rows.pitch + width <= held.model.len().min(other.model.len()) {
-                match held.buffer.copy_rows_from_buffer(rows, &other.buffer, Rows::dense(width), width, height) {
-                    // The two buffers are parts of one allocation.
-                    Err(Error::InvalidArgument { .. }) => {
-                        hands.keep(other);
-                        return Ok(());
-                    }
-                    done => done?,
-                }
-                for row in 0..height {
-                    let (to, from) = (row * rows.pitch, row * width);
-                    held.take_over(to, &other, from..from + width);
-                }
-            }
         }
     }
     hands.keep(other);
@@ -198,7 +179,7 @@ fn shared(hands: &mut Hands<'_>, held: CheckedBuffer) -> Done<Option<CheckedBuff
     match exclusive {
         Ok(buffer) => Ok(Some(CheckedBuffer { buffer, model, from, history })),
         // The other part of the divided allocation still exists.
-        Err(refused) if matches!(refused.error, Error::InvalidArgument { .. }) => {
+        Err(refused) if matches!(refused.error, Error::StillShared { .. }) => {
             hands.same("shared memory that stays shared", &refused.value.to_vec()?, &model)?;
             Ok(None)
         }

@@ -2,7 +2,6 @@
 //! orders nothing now.
 
 use crate::soak::{Done, Hands};
-use cuda_mem::buffer::transfer_scope;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::{Buffer, Event, HostBuffer, Stream};
@@ -31,14 +30,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 1 => drop(home.join(&captured)),
                 2 => drop(captured.join(&home)),
                 3 => drop(buffer.record_use(&captured)),
-                4 => {
-                    let scope = transfer_scope(|scope| {
-                        scope.download(&buffer, 0, &mut host)?;
-                        home.join(&captured)
-                    });
-                    copied |= scope.is_ok();
-                }
-                5 => copied |= buffer.copy_to_slice(0, &mut host).is_ok(),
+                4 | 5 => copied |= buffer.copy_to_slice(0, &mut host).is_ok(),
                 _ => drop(Event::new(captured.context()).and_then(|event| {
                     event.record(&captured)?;
                     home.wait(&event)

@@ -1,7 +1,6 @@
 //! Copies to and from the host that run beside other work: kept, dropped, scoped.
 
 use crate::soak::{Done, Hands};
-use cuda_mem::buffer::transfer_scope;
 
 /// Uploads and downloads.
 pub fn step(hands: &mut Hands<'_>) -> Done {
@@ -22,15 +21,6 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let down = held.buffer.download(range.start, vec![0; range.len()].into_boxed_slice())?;
             drop(down);
             drop(up);
-        }
-        2 => {
-            hands.doing("a scope of transfers");
-            let mut seen = vec![0; range.len()];
-            transfer_scope(|scope| {
-                scope.upload(&mut held.buffer, range.start, &bytes)?;
-                scope.download(&held.buffer, range.start, &mut seen)
-            })?;
-            hands.same("what a scope downloaded", &seen, &bytes)?;
         }
         _ => {
             hands.doing("a transfer asked for its end");

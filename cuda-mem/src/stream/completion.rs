@@ -65,12 +65,12 @@ impl Drop for Wakeup {
 /// The driver's callback wakes the task, on a driver thread where driver calls are forbidden. Executors whose wakers only
 /// queue the task are suitable, as all common ones are. A drop waits for nothing, and leaves the work as it is.
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct Finished {
+pub struct Completion {
     /// `None` if the work was done already.
     running: Option<(Wakeup, Stream)>,
 }
 
-impl Future for Finished {
+impl Future for Completion {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
@@ -108,9 +108,9 @@ impl Stream {
     ///
     /// The driver refuses, or the stream captures. Of the future: as [`synchronize`](Self::synchronize).
     #[doc(alias = "cuStreamAddCallback")]
-    pub fn finished(&self) -> Result<Finished> {
+    pub fn finished(&self) -> Result<Completion> {
         let wakeup = Wakeup::at_end_of(self, "Stream::finished")?;
-        Ok(Finished { running: Some((wakeup, self.clone())) })
+        Ok(Completion { running: Some((wakeup, self.clone())) })
     }
 }
 
@@ -126,7 +126,7 @@ impl Event {
     ///
     /// Earlier work failed. A capture has recorded the event. The reserve is empty, as for
     /// [`Stream::with_options`]. The driver refuses. Of the future: work before the event failed.
-    pub fn finished(&self) -> Result<Finished> {
+    pub fn finished(&self) -> Result<Completion> {
         const CALL: &str = "Event::finished";
         match self.gate().membership() {
             Membership::Free => {}
@@ -135,19 +135,19 @@ impl Event {
             _ => return Err(CaptureRefusal::OtherThreadsEvent.of(CALL)),
         }
         if self.is_done()? {
-            return Ok(Finished { running: None });
+            return Ok(Completion { running: None });
         }
         // A stream of its own, because the task may be the first to wait for any of several events.
         let stream = Stream::new(self.context())?;
         stream.wait(self)?;
         let wakeup = Wakeup::at_end_of(&stream, CALL)?;
-        Ok(Finished { running: Some((wakeup, stream)) })
+        Ok(Completion { running: Some((wakeup, stream)) })
     }
 }
 
-impl fmt::Debug for Finished {
+impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_passed = |(wakeup, _): &(Wakeup, Stream)| wakeup.0.lock().passed.is_some();
-        f.debug_struct("Finished").field("is_done", &self.running.as_ref().is_none_or(is_passed)).finish()
+        f.debug_struct("Completion").field("is_done", &self.running.as_ref().is_none_or(is_passed)).finish()
     }
 }
