@@ -5,7 +5,7 @@ use crate::context::{Context, context_of};
 use crate::drop_errors;
 use crate::error::{Outcome, refused};
 use crate::stream::with_stream;
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{self, DevicePool, DriverPoolOptions, ManagedPool, PinnedOptions, PinnedPool, VirtualOptions};
 use cuda_mem_dynamic::{Memory, ResourceType, Source};
 use pyo3::PyClass;
@@ -166,9 +166,9 @@ impl MappedMemory {
     #[pyo3(signature = (context = None, *, coherence = "preferred"))]
     fn new(py: Python<'_>, context: Option<&Bound<'_, PyAny>>, coherence: &str) -> Outcome<PyClassInitializer<Self>> {
         let wish = match coherence {
-            "preferred" => CoherenceWish::Preferred,
-            "required" => CoherenceWish::Required,
-            "force_non_coherent" => CoherenceWish::ForcedNonCoherent,
+            "preferred" => CoherencePolicy::Preferred,
+            "required" => CoherencePolicy::Required,
+            "force_non_coherent" => CoherencePolicy::ForcedNonCoherent,
             other => {
                 let text = format!(
                     "coherence is {other:?}, but it must be \"preferred\", \"required\" or \"force_non_coherent\""
