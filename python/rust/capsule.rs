@@ -68,10 +68,9 @@ pub fn export<'py>(
         Some((device_type, device_id)) => Some(TensorDevice::try_from(DLDevice { device_type, device_id })?),
         None => None,
     };
-    let resource = match copy {
-        Some(false) => None,
-        _ => Some(resource(context, wanted.unwrap_or(array.tensor().device()))),
-    };
+    let own = array.tensor().device();
+    let may_copy = copy == Some(true) || copy.is_none() && wanted.is_some_and(|wanted| wanted != own);
+    let resource = may_copy.then(|| resource(context, wanted.unwrap_or(own)));
     let options = ExportOptions {
         consumer,
         release: release(name, memory.stream()),

@@ -11,13 +11,13 @@ use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::StreamCore;
 use crate::error::capture_errors::is_for_a_capture;
-use crate::error::{call, forked};
+use crate::error::forked;
 use crate::lifetime::inside_host_function;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Mutex, MutexGuard};
 use crate::{Context, Event, Result};
 use core::sync::atomic::{AtomicU64, Ordering};
-use cuda_sys::{CU_STREAM_PER_THREAD, CUstream, CUstreamCaptureStatus};
+use cuda_sys::{CU_STREAM_PER_THREAD, CUresult, CUstream, CUstreamCaptureStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
@@ -61,10 +61,14 @@ pub(crate) enum Present<R> {
 /// The driver's number of a stream that does not capture: the question would invalidate its capture, also in relaxed mode
 /// (580.159). `None` for default streams, and from drivers before CUDA 12.0, which give no numbers.
 pub(super) fn number_outside_of_captures(context: &Context, raw: CUstream) -> Option<u64> {
-    let (cuda, mut number) = (context.driver().raw(), 0);
+    if forked() {
+        return None;
+    }
+    let mut number = 0;
     // SAFETY: the caller's stream lives, and `number` is writable.
-    let told = unsafe { call!(cuda.cuStreamGetId(raw, &mut number)) };
-    told.ok().map(|()| number)
+    let told = unsafe { context.driver().raw().cuStreamGetId(raw, &mut number) };
+    // Nobody reads the error, so none is made.
+    matches!(told, Ok(CUresult::CUDA_SUCCESS)).then_some(number)
 }
 
 /// The number of the capture that records a stream's work, by whichever library; `None` if the stream does its work.
