@@ -172,13 +172,53 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     get(name).map(|value| value.to_string_lossy().into_owned())
 }
 
+/// What the environment may set. softgpu's library, for tests and bindings, and what its own tests pass on, are no settings.
+const NAMES: [&str; 19] = [
+    "SOFTGPU_ATOM",
+    "SOFTGPU_ATTRIBUTES",
+    "SOFTGPU_CHANNELS",
+    "SOFTGPU_COHERENT",
+    "SOFTGPU_DEVICES",
+    "SOFTGPU_FAIL",
+    "SOFTGPU_LIBRARY",
+    "SOFTGPU_LOCKS",
+    "SOFTGPU_MEMORY",
+    "SOFTGPU_PEERS",
+    "SOFTGPU_QUARANTINE",
+    "SOFTGPU_RACES",
+    "SOFTGPU_REPORT",
+    "SOFTGPU_SEED",
+    "SOFTGPU_STRICT",
+    "SOFTGPU_TRACE",
+    "SOFTGPU_VERSION",
+    "SOFTGPU_VULKAN",
+    "SOFTGPU_WITHOUT",
+];
+
+/// Refuses a misspelt variable: without it a test would pass without the checks that it asked for.
+fn check_names(mut names: impl Iterator<Item = String>) -> Result<(), SettingsError> {
+    let is_unknown = |name: &String| {
+        name.starts_with("SOFTGPU_") && !name.starts_with("SOFTGPU_TEST_") && !NAMES.contains(&name.as_str())
+    };
+    match names.find(is_unknown) {
+        Some(value) => {
+            let want = format!("one of {}", NAMES.join(", ")).into();
+            Err(SettingsError { name: "a variable of the environment", value, want })
+        }
+        None => Ok(()),
+    }
+}
+
 impl Settings {
     /// Reads the settings from the environment. A variable that is not set gives the default.
     ///
     /// # Errors
     ///
-    /// The value of a variable is not a number, is out of range, or names a function that does not exist.
+    /// The value of a variable is not a number, is out of range, or names a function that does not exist; softgpu has no
+    /// setting of the name of a variable that begins with `SOFTGPU_`.
     pub fn from_environment() -> Result<Self, SettingsError> {
+        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        check_names(names)?;
         Self::from_variables(&mut variable)
     }
 
@@ -320,6 +360,14 @@ pub(crate) fn chosen() -> Result<Settings, SettingsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_variable_is_refused_by_its_name() {
+        let check = |names: &[&str]| check_names(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!(check(&["PATH", "SOFTGPU_RACES", "SOFTGPU_LIBRARY", "SOFTGPU_TEST_LOCKS"]), Ok(()));
+        let text = check(&["SOFTGPU_RACES", "SOFTGPU_RACE"]).unwrap_err().to_string();
+        assert!(text.contains("is SOFTGPU_RACE, but must be one of SOFTGPU_ATOM, "), "{text}");
+    }
 
     #[test]
     fn the_environment_sets_what_it_names_and_bad_values_are_named() {

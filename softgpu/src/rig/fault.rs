@@ -71,7 +71,8 @@ fn question(meant: Option<&str>) -> String {
 static LIST: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 static INJECTED: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the faults, in place of all earlier ones, and counts calls from 0 again. An empty list ends fault injection.
+/// Sets the faults, in place of all earlier ones, and counts calls from 0 again. An empty list ends fault injection: calls
+/// are then counted only after [`count_calls`](crate::count_calls).
 ///
 /// ```
 /// use cuda_sys::CUresult;

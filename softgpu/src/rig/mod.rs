@@ -70,7 +70,7 @@ struct Counts {
 
 static COUNTS: Mutex<Counts> = Mutex::new(Counts { all: 0, of: BTreeMap::new() });
 
-/// Starts counting calls from 0, or stops. [`faults`] also starts the count.
+/// Starts counting calls from 0, or stops. While there are [`faults`], calls are counted too.
 ///
 /// ```
 /// softgpu::count_calls(true);
