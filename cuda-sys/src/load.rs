@@ -200,7 +200,8 @@ pub fn environment(variable: &str) -> Option<OsString> {
     environment_or_empty(variable).filter(|value| !value.is_empty())
 }
 
-/// As [`environment`], for a variable whose empty value has a meaning.
+/// Returns an environment variable that is set, also if it is empty. `None` under raised privileges, as
+/// [`environment`].
 pub fn environment_or_empty(variable: &str) -> Option<OsString> {
     #[cfg(not(miri))]
     // SAFETY: `getauxval` only reads the process's auxiliary vector.

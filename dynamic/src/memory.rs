@@ -57,7 +57,8 @@ macro_rules! with {
     };
 }
 
-/// As [`with!`], for functions that take a `&Buffer` and nothing that derefs to one.
+/// Evaluates an expression with the `&Buffer` of a [`Content`], for functions that take only a `&Buffer`, not what
+/// derefs to one.
 #[macro_export]
 macro_rules! with_buffer {
     ($content:expr, $buffer:ident => $body:expr) => {
@@ -72,7 +73,7 @@ macro_rules! with_buffer {
     };
 }
 
-/// As [`with_buffer!`], for functions that take a `&mut Buffer`.
+/// Evaluates an expression with the `&mut Buffer` of a [`Content`].
 #[macro_export]
 macro_rules! with_buffer_mut {
     ($content:expr, $buffer:ident => $body:expr) => {
@@ -281,7 +282,7 @@ impl Memory {
         }
     }
 
-    /// As [`close_in_place`](Self::close_in_place), if nothing else has a part of the memory.
+    /// Frees the memory in order of the home stream, if nothing else has a part of the memory. Otherwise refuses.
     ///
     /// # Errors
     ///

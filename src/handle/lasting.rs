@@ -33,7 +33,8 @@ use std::sync::PoisonError;
 pub type Begun = Option<Inside<'static>>;
 
 impl<T> Slot<T> {
-    /// As [`enter`](Self::enter). The value of that generation is lasting, if it has not ended.
+    /// Begins a use of a slot whose value of that generation is lasting, if it has not ended. Otherwise as
+    /// [`enter`](Self::enter).
     #[inline]
     pub(super) fn enter_lasting(&self, generation: u32, taking: &Mutex<()>) -> Result<Begun, NotBegun> {
         let Some(inside) = begin(self.place()) else { return self.enter_counted(generation) };

@@ -52,7 +52,7 @@ pub(crate) fn call<T>(fallback: T, work: impl FnOnce() -> Result<T, Error>) -> T
     attempt(work).unwrap_or(fallback)
 }
 
-/// As [`call`], for functions that return a status.
+/// Runs `work`. Returns 0, or on failure stores the thread's last error and returns its code.
 pub(crate) fn status(work: impl FnOnce() -> Result<(), Error>) -> c_int {
     error::clear();
     match attempt(work) {

@@ -79,10 +79,11 @@ pub use tracking::{LeakReport, LiveBlock, Tracking};
 ///
 /// Together with `upstream`, the adaptor keeps the contract of [`MemoryResource`].
 unsafe trait Adapt: Debug + Send + Sync + 'static {
-    /// As [`MemoryResource::allocate`].
+    /// Allocates a block, usually by a call of `upstream`. Arguments and errors: see [`MemoryResource::allocate`].
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
 
-    /// As [`MemoryResource::deallocate`].
+    /// Frees a block of this adaptor after the work queued on `stream` so far. The default implementation frees it
+    /// upstream.
     ///
     /// # Safety
     ///
@@ -92,7 +93,7 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
         unsafe { upstream.deallocate(block, stream) }
     }
 
-    /// As [`MemoryResource::abandon`].
+    /// Forgets a block of this adaptor whose context has ended. The default implementation forgets it upstream.
     ///
     /// # Safety
     ///
@@ -102,7 +103,7 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
         unsafe { upstream.abandon(block) };
     }
 
-    /// As [`MemoryResource::export`].
+    /// Describes a block for other processes. The default implementation asks the upstream.
     #[cfg(feature = "sharing")]
     fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         upstream.export(block)

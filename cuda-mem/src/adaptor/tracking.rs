@@ -41,8 +41,8 @@ impl<K: Kind> Tracking<K> {
         Self::make(upstream, false)
     }
 
-    /// As [`new`](Self::new), with a backtrace of every allocation. Each takes microseconds, and is readable if the
-    /// program has debug information.
+    /// Records the allocations from `upstream` through the new handle, each with a backtrace. A backtrace takes
+    /// microseconds, and is readable if the program has debug information.
     pub fn with_backtraces<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
         Self::make(upstream, true)
     }

@@ -176,7 +176,8 @@ impl Allocation {
         }
     }
 
-    /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
+    /// Prepares a range within the allocation for writes by a guard, which the program may forget. Returns a value for
+    /// [`end_write`](Self::end_write).
     ///
     /// # Safety
     ///

@@ -37,7 +37,8 @@ impl<T, K: Kind> Buffer<T, K> {
         if self.hold.allocation().block.is_on_cpu() { self.work.mark(self.stream()) } else { Ok(()) }
     }
 
-    /// As [`close`](Self::close), without moving the buffer. The caller must still drop the buffer.
+    /// Frees the memory in order of the home stream and returns errors, as [`close`](Self::close) does, but does not
+    /// take the buffer. The caller must still drop it.
     ///
     /// # Errors
     ///

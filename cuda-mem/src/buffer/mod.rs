@@ -361,7 +361,8 @@ impl<T, K: Kind> Buffer<T, K> {
         }
     }
 
-    /// As [`close`](Self::close), in order of another stream, which first waits for the work on the home stream.
+    /// Frees the memory in order of another stream, which first waits for the work on the home stream, and returns
+    /// errors. For a part it frees nothing, as [`close`](Self::close).
     ///
     /// # Errors
     ///

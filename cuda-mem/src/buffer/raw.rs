@@ -40,7 +40,8 @@ impl<T, K: Kind> Buffer<T, K> {
         Self::foreign("Buffer::from_raw", pointer, length, (None, None), stream)
     }
 
-    /// As [`from_raw`](Self::from_raw), and keeps `owner` until the work on the memory is done.
+    /// Uses memory of another library, `length` elements at a device or CPU address, and drops `owner` only after the
+    /// work on the memory is done.
     ///
     /// ```
     /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
@@ -73,12 +74,12 @@ impl<T, K: Kind> Buffer<T, K> {
         Self::foreign("Buffer::from_raw", pointer, length, (Some(owner), None), stream)
     }
 
-    /// As [`from_raw_with_owner`](Self::from_raw_with_owner), for an owner that frees in order of `stream`: the drop
-    /// waits for nothing.
+    /// Uses memory of another library whose `owner` frees it in order of `stream`. So the drop of the buffer waits for
+    /// nothing. Otherwise as [`from_raw_with_owner`](Self::from_raw_with_owner).
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`from_raw_with_owner`](Self::from_raw_with_owner).
     #[cfg(feature = "cudarc")]
     pub(crate) unsafe fn freed_in_order(
         call: &'static str,

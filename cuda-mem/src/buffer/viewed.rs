@@ -40,7 +40,8 @@ pub(crate) trait Viewed: Send + Sync {
     ///
     /// As [`MemoryResource::begin_write`](crate::memory::resource::MemoryResource::begin_write).
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool>;
-    /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
+    /// Prepares a range within the buffer for writes by a guard, which the program may forget. Returns a value for
+    /// `end_write`.
     ///
     /// # Safety
     ///

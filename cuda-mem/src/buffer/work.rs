@@ -69,7 +69,8 @@ impl Work {
         Ok(())
     }
 
-    /// As [`mark`](Self::mark), if there is a mark already. If that fails, the next [`marked`](Self::marked) is none.
+    /// Moves an existing mark behind the work noted so far. Without a mark, does nothing. After a failure
+    /// [`marked`](Self::marked) returns `None`.
     #[inline]
     pub fn mark_again(&self, home: &Stream) {
         if self.rare.get().is_some_and(|rare| rare.mark.get().is_some()) {

@@ -119,7 +119,8 @@ impl CopyEngine {
         self.write_large(call, memory, &place, source, &CopyOptions::default())
     }
 
-    /// As [`write`](Self::write), with the caller's choices.
+    /// Copies a slice to device memory with the options' choice of way and type of host memory. Device work queued
+    /// after this call sees the bytes.
     ///
     /// # Errors
     ///
@@ -139,8 +140,8 @@ impl CopyEngine {
         self.write_large(CALL, memory, &place, source, options)
     }
 
-    /// As [`write`](Self::write), and waits until the bytes are in device memory. After CPU stores it reads one byte
-    /// back, because PCIe answers a read after all writes before it. That takes 1 us on a GPU.
+    /// Copies a slice to device memory and waits until the bytes are there. After CPU stores it reads one byte back,
+    /// because PCIe answers a read after all writes before it. That takes 1 us on a GPU.
     ///
     /// # Errors
     ///
@@ -215,7 +216,7 @@ impl CopyEngine {
         self.read_large(CALL, memory, &place, destination, &CopyOptions::default())
     }
 
-    /// As [`read`](Self::read), with the caller's choices.
+    /// Copies device memory to a slice with the options' choice of way and type of host memory.
     ///
     /// # Errors
     ///

@@ -115,7 +115,8 @@ impl MachineProfile {
 }
 
 impl RouteProfile {
-    /// As [`MachineProfile::choose`].
+    /// The fastest way on this route to copy `bytes` bytes with at most `threads` threads, the calling thread included.
+    /// Of the ways within 5% of the fastest, it takes that with the fewest threads.
     pub fn choose(&self, bytes: usize, threads: usize) -> Way {
         let usable = || self.ways.iter().filter(|known| known.way.threads() <= threads.max(1));
         // A way that was measured only at larger sizes is not assumed to be good at small ones.

@@ -54,7 +54,7 @@ impl StagingSlot {
         Ok(())
     }
 
-    /// As [`wait`](Self::wait), and returns only when the copy is certainly complete, even if it failed.
+    /// Waits until the slot's last copy is certainly complete, even if the copy failed.
     pub fn settle(&mut self) -> Result<()> {
         if !core::mem::take(&mut self.under_way) {
             return Ok(());

@@ -97,8 +97,8 @@ impl StreamCore {
         }
     }
 
-    /// As [`note_unmarked`](Self::note_unmarked), unless the stream may have ended and the context has too many such
-    /// streams: `false` then.
+    /// Notes that the work that was recorded last may not be the last, and returns `true`. Returns `false` and notes
+    /// nothing if the stream may have ended and the context has too many such streams.
     #[inline]
     pub fn may_leave_unmarked(&self) -> bool {
         self.is_unmarked() || self.begin_unmarked()

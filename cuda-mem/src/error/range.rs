@@ -38,7 +38,7 @@ pub(crate) fn span(call: &'static str, offset: usize, length: usize, size: usize
     }
 }
 
-/// As [`resolve`], for a range in elements of `unit` bytes. Errors count bytes.
+/// Converts any kind of range of elements of `unit` bytes to `start..end` within `length` elements. Errors count bytes.
 pub(crate) fn resolve_elements(
     call: &'static str,
     range: impl RangeBounds<usize>,
@@ -48,7 +48,8 @@ pub(crate) fn resolve_elements(
     resolve(call, range, length).map_err(|error| in_bytes(error, unit))
 }
 
-/// As [`span`], for elements of `unit` bytes. Errors count bytes.
+/// Checks that `count` elements of `unit` bytes at the element `offset` lie within `length` elements. Errors count
+/// bytes.
 #[inline]
 pub(crate) fn span_elements(
     call: &'static str,

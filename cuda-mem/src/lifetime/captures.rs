@@ -48,8 +48,8 @@ impl WaitWithoutCaptures {
         CAPTURES.try_keep_out().then(|| Self { _held: Held::new(Kind::Gate) })
     }
 
-    /// As [`begin`](Self::begin), after the captures that are under way. None if they take longer than a second, or if one
-    /// of them is this thread's, which would wait for itself.
+    /// Waits until the captures that are under way have ended, and keeps others from beginning. `None` if they take
+    /// longer than a second, or if one of them is this thread's, which would wait for itself.
     pub fn after_captures() -> Option<Self> {
         if capture_numbers::this_thread_captures() {
             return None;

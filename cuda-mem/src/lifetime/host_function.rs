@@ -61,7 +61,8 @@ pub(crate) fn drop_outside(value: impl Send + 'static) {
     if inside_host_function() { drop_on_worker(value) } else { later::run(move || drop(value)) }
 }
 
-/// As [`drop_outside`], on a thread that must not wait for the program.
+/// Leaves a value to the worker, which drops it outside of host functions. For threads that must not wait for the
+/// program.
 pub(crate) fn drop_on_worker(value: impl Send + 'static) {
     drop_after_host_function(value);
     if !forked() {

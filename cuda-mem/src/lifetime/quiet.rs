@@ -84,8 +84,8 @@ impl QuietRegister {
         Some(Quiet { of: self, _held: Held::new(Kind::Gate) })
     }
 
-    /// As [`enter`](Self::enter), after the work that waits for the CPU now. None if more was queued meanwhile, or if
-    /// `can_come` says that this work will never end.
+    /// Waits until the work that waits for the CPU now has gone on, and lets a call that waits for all work begin.
+    /// `None` if more such work was queued meanwhile, or if `can_come` returns `false`: this work will never go on.
     pub fn enter_after_waits(&self, can_come: impl Fn() -> bool) -> Option<Quiet<'_>> {
         let mut state = self.lock();
         let now = state.next;

@@ -57,8 +57,8 @@ impl<E: EndsAlone> SerialEnds<E> {
         result
     }
 
-    /// As [`alone`](Self::alone), where the program's code must not run. The caller calls [`work`](Self::work) afterwards:
-    /// other threads may have queued objects during the call.
+    /// Makes a call while no thread ends anything, where the program's code must not run. The caller calls
+    /// [`work`](Self::work) afterwards, because other threads may have queued objects during the call.
     pub fn alone_before<R>(&self, call: impl FnOnce() -> R) -> R {
         let mut turn = self.try_turn();
         if turn.is_none() {

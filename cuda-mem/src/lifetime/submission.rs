@@ -72,7 +72,8 @@ impl Gate {
         self.entered()
     }
 
-    /// As [`submit`](Self::submit), for callers with a lock. Does not wait: a capture that begins counts as another thread's.
+    /// Begins a submission without a wait, for callers with a lock. Refuses if a capture begins: it counts as another
+    /// thread's.
     #[inline]
     pub fn try_submit(&self) -> Result<Submission<'_>, CaptureRefusal> {
         if self.try_enter() { self.entered() } else { Err(CaptureRefusal::OtherThread) }

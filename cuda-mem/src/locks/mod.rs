@@ -171,7 +171,8 @@ fn check_may_lock() {
     assert!(!forked() || std::thread::panicking(), "a forked child takes a lock");
 }
 
-/// As [`check_may_wait`], for a wait that releases the newest lock.
+/// In debug builds, panics if this thread holds a lock besides the newest, which the wait that is about to begin
+/// releases.
 #[inline]
 #[track_caller]
 fn check_may_wait_with_own(call: &str) {

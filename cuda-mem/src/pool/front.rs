@@ -184,7 +184,8 @@ impl<S: Keep> Fronts<S> {
         self.take_where(thread, (stream.hint(), |kept| kept == stream), class, requested)
     }
 
-    /// As [`take`](Self::take). Also takes what a freed buffer of the same value of the stream held, into `held`.
+    /// Takes a block that the stream has freed, counts `requested` bytes, and moves into `held` the references of a
+    /// buffer that was freed for the same value of the stream. `None` also if another thread is inside.
     #[inline]
     pub fn take_held(
         &self,
@@ -254,7 +255,8 @@ impl<S: Keep> Fronts<S> {
         })
     }
 
-    /// As [`take`](Self::take), for the stream with this hint that `is` accepts.
+    /// Takes a block that the stream with this hint that `is` accepts has freed, and counts `requested` bytes. `None`
+    /// also if another thread is inside.
     #[inline]
     pub fn take_where(
         &self,
@@ -277,7 +279,8 @@ impl<S: Keep> Fronts<S> {
         self.keep_where(thread, (stream.hint(), |kept| kept == stream), |_| true, block, whole)
     }
 
-    /// As [`keep`](Self::keep), for the stream with this hint that `is` accepts. `may` gets it first, and may refuse.
+    /// Caches a block that the stream with this hint that `is` accepts has freed. `may` gets that stream first, and may
+    /// refuse.
     #[inline]
     pub fn keep_where(
         &self,

@@ -268,7 +268,7 @@ impl SharedPool {
         self.deallocate_to_heap(block, bytes, WorkOrder::of(stream))
     }
 
-    /// As [`deallocate`](Self::deallocate), for a block that work of further streams uses too, all of it queued before.
+    /// Frees a block that work of `stream` and of further streams uses, all of it queued before.
     #[cold]
     pub fn deallocate_used(self: &Arc<Self>, block: Block, stream: &Stream, uses: Vec<Beside>) -> Result<()> {
         const CALL: &str = "Pool::deallocate";

@@ -69,7 +69,7 @@ pub(super) fn of_cpu(signal: &Arc<Signal>, comparison: Comparison, value: u64) -
     Target::signal(SignalTarget { number: signal.unique_number(), how: how as u8, value })
 }
 
-/// What an end of a ring waits for.
+/// What a producer or a consumer of a ring waits for.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum RingNeed {
@@ -77,7 +77,7 @@ pub(super) enum RingNeed {
     Items,
 }
 
-/// As [`of_cpu`], for an end of a ring.
+/// What a producer or a consumer of a ring waits for, in a report's numbers.
 pub(super) fn of_ring(signal: &Arc<Signal>, need: RingNeed) -> Target {
     register(signal);
     Target::signal(SignalTarget { number: signal.unique_number(), how: need as u8, value: 0 })

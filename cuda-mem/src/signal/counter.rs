@@ -43,7 +43,7 @@ impl<W: SignalWord> Counter<W> {
         self
     }
 
-    /// As [`named`](Self::named), for a counter that is in use.
+    /// Names a counter that is in use, in errors and in reports of long waits.
     pub fn set_name(&self, name: &str) {
         self.flag.set_name(name);
     }
@@ -154,7 +154,7 @@ impl<W: SignalWord> DeviceCounter<W> {
         Self { flag: self.flag.named(name) }
     }
 
-    /// As [`named`](Self::named), for a counter that is in use.
+    /// Names a counter that is in use, in errors and in reports of long waits.
     pub fn set_name(&self, name: &str) {
         self.flag.set_name(name);
     }

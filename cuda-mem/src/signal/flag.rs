@@ -65,7 +65,7 @@ impl<W: SignalWord> Flag<W> {
         self
     }
 
-    /// As [`named`](Self::named), for a flag that is in use.
+    /// Names a flag that is in use, in errors and in reports of long waits.
     pub fn set_name(&self, name: &str) {
         self.inner.state.set_name(name);
     }

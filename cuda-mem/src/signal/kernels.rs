@@ -62,8 +62,8 @@ impl SignalKernels {
         self.echo(question, answer, rounds, patience, false, stream)
     }
 
-    /// As [`echo_flag`](Self::echo_flag), but each answer comes after all earlier writes of the kernel
-    /// (`cudamem::set`), as an answer about data must.
+    /// Answers a flag as [`echo_flag`](Self::echo_flag) does, but each answer comes after all earlier writes of the
+    /// kernel (`cudamem::set`), as an answer about data must.
     ///
     /// # Errors
     ///

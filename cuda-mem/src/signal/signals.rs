@@ -143,7 +143,7 @@ impl Signals {
         Ok(DeviceCounter::new(self.word(Kind::Counter, self.placement_for(Waiter::Cpu))?))
     }
 
-    /// Makes a ring from the CPU to the device, and returns the CPU's end. The capacity is `items`, at most 2^31,
+    /// Makes a ring from the CPU to the device, and returns the CPU's side. The capacity is `items`, at most 2^31,
     /// rounded up to a power of two.
     ///
     /// # Errors
@@ -154,8 +154,9 @@ impl Signals {
         self.ring_to_device_in(items, consumer, producer)
     }
 
-    /// As [`ring_to_device`](Self::ring_to_device), in memory of the caller's choice: `consumer` is for items and tail,
-    /// `producer` for the head.
+    /// Makes a ring from the CPU to the device in memory of the caller's choice, and returns the CPU's side. `consumer`
+    /// is for items and tail, `producer` for the head. The capacity is that of
+    /// [`ring_to_device`](Self::ring_to_device).
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl Signals {
         Ok(Producer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// Makes a ring from the device to the CPU, and returns the CPU's end. The capacity is `items`, at most 2^31,
+    /// Makes a ring from the device to the CPU, and returns the CPU's side. The capacity is `items`, at most 2^31,
     /// rounded up to a power of two.
     ///
     /// # Errors
@@ -181,8 +182,9 @@ impl Signals {
         self.ring_from_device_in(items, consumer, producer)
     }
 
-    /// As [`ring_from_device`](Self::ring_from_device), in memory of the caller's choice: `consumer` is for items and
-    /// tail, `producer` for the head.
+    /// Makes a ring from the device to the CPU in memory of the caller's choice, and returns the CPU's side. `consumer`
+    /// is for items and tail, `producer` for the head. The capacity is that of
+    /// [`ring_from_device`](Self::ring_from_device).
     ///
     /// # Errors
     ///
@@ -197,7 +199,8 @@ impl Signals {
         Ok(Consumer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// As [`ring_to_device`](Self::ring_to_device), for items of `item_size` bytes.
+    /// Makes a ring from the CPU to the device for items of `item_size` bytes, and returns the CPU's side. The capacity
+    /// is that of [`ring_to_device`](Self::ring_to_device).
     ///
     /// # Errors
     ///
@@ -207,7 +210,8 @@ impl Signals {
         self.byte_ring_to_device_in(items, item_size, consumer, producer)
     }
 
-    /// As [`ring_to_device_in`](Self::ring_to_device_in), for items of `item_size` bytes.
+    /// Makes a ring from the CPU to the device for items of `item_size` bytes in memory of the caller's choice, and
+    /// returns the CPU's side. Placements as for [`ring_to_device_in`](Self::ring_to_device_in).
     ///
     /// # Errors
     ///
@@ -223,7 +227,8 @@ impl Signals {
         Ok(ByteProducer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// As [`ring_from_device`](Self::ring_from_device), for items of `item_size` bytes.
+    /// Makes a ring from the device to the CPU for items of `item_size` bytes, and returns the CPU's side. The capacity
+    /// is that of [`ring_from_device`](Self::ring_from_device).
     ///
     /// # Errors
     ///
@@ -233,7 +238,8 @@ impl Signals {
         self.byte_ring_from_device_in(items, item_size, consumer, producer)
     }
 
-    /// As [`ring_from_device_in`](Self::ring_from_device_in), for items of `item_size` bytes.
+    /// Makes a ring from the device to the CPU for items of `item_size` bytes in memory of the caller's choice, and
+    /// returns the CPU's side. Placements as for [`ring_from_device_in`](Self::ring_from_device_in).
     ///
     /// # Errors
     ///

@@ -225,7 +225,8 @@ impl UseLog {
         result
     }
 
-    /// As [`note_done`](Self::note_done), and removes the finished work. Drop it without the lock.
+    /// Notes which work is done, and removes that work. Drop it without the lock. Also returns an error if the driver
+    /// did not answer for some work.
     pub fn take_done(&mut self) -> (Vec<Use>, Result<()>) {
         let result = self.note_done();
         let (mut removed, rest): (Vec<_>, _) = mem::take(&mut self.uses).into_iter().partition(|used| used.done);

@@ -207,7 +207,7 @@ impl Event {
         waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
     }
 
-    /// As [`synchronize`](Self::synchronize), within a wait that is already watched.
+    /// Waits for the work before the event, within a wait that is already watched.
     pub(crate) fn wait(&self) -> Result<()> {
         let _used = self.enter("Event::synchronize")?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
@@ -228,7 +228,7 @@ impl Event {
         waiting::poll(&"Event::synchronize_for", Target::event(&self.context), limit, || self.is_done())
     }
 
-    /// As [`synchronize`](Self::synchronize), before memory that the work uses is freed. Allowed while this thread
+    /// Waits for the work before the event, before memory that this work uses is freed. Allowed while this thread
     /// captures a stream. An event recorded in a capture cannot be waited for.
     pub(crate) fn wait_beside_captures(&self) -> Result<()> {
         beside_captures(self.context.driver(), || self.synchronize())

@@ -47,7 +47,7 @@ impl Stream {
         if waits_within(to, from, size) { self.drain_unless_captured(call) } else { Ok(()) }
     }
 
-    /// As [`drain`](Self::drain), but does nothing for a stream that captures.
+    /// Waits for the work queued so far, without the context's lock. Does nothing for a stream that captures.
     ///
     /// # Errors
     ///

@@ -34,8 +34,8 @@ impl Stream {
         })
     }
 
-    /// As [`launch_host_function`](Self::launch_host_function), with the outcome of all earlier work. The driver also runs
-    /// the function after work has failed, when it runs no host functions any more.
+    /// Runs a function on the host with the outcome of all earlier work of the stream. The driver also runs it after
+    /// work has failed, when it no longer runs functions of [`launch_host_function`](Self::launch_host_function).
     pub(crate) fn tell_end(&self, call: &'static str, tell: impl FnOnce(CUresult) + Send + 'static) -> Result<()> {
         self.queue_function(call, Box::new(tell), |cuda, data| {
             // SAFETY: the caller gives the data that the function takes.

@@ -115,8 +115,9 @@ impl Stream {
         self.while_present_or(call, |_| !self.inner.core.is_unmarked())
     }
 
-    /// As [`while_present`](Self::while_present), for the work that the stream had when it [was used](Self::note_used). Work
-    /// queued later does not count.
+    /// Makes a call with the stream, which does not end during the call. If the stream may have ended, makes no call
+    /// and returns what is known of the work that it had when it [was used](Self::note_used). Work queued later does
+    /// not count.
     pub(crate) fn while_present_since<R>(&self, used: Used, call: impl FnOnce() -> R) -> Present<R> {
         self.while_present_or(call, |turn| turn >= used.0)
     }
@@ -150,8 +151,9 @@ impl Stream {
         Used(TURNS.load(Ordering::Relaxed))
     }
 
-    /// As [`note_unmarked_work`](Self::note_unmarked_work), during a call that names the stream and makes no value for
-    /// it. `false` if the context has too many streams whose last work is unknown: make a value then, whose drop marks it.
+    /// Notes work that uses memory of a pool, during a call that names the stream and makes no value for it, and
+    /// returns `true`. `false` if the context has too many streams whose last work is unknown: make a value then, whose
+    /// drop marks it.
     #[inline]
     pub(crate) fn may_leave_unmarked(&self) -> bool {
         self.inner.core.may_leave_unmarked()

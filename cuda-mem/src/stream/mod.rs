@@ -162,8 +162,8 @@ impl Stream {
         Self::borrowed(context, raw, Some(owner), false)
     }
 
-    /// As [`borrow_with_owner`](Self::borrow_with_owner), for an owner that gives safe code captures of the stream, and
-    /// launches of their graphs. They record no calls of this crate.
+    /// Uses a stream of another library without owning it, where `owner` gives safe code captures of the stream, and
+    /// launches of their graphs. Such captures record no calls of this crate.
     ///
     /// # Safety
     ///
@@ -217,12 +217,13 @@ impl Stream {
         self.check_released()
     }
 
-    /// As [`synchronize`](Self::synchronize), for frees: ignores work that ran although its wait was not satisfied.
+    /// Waits until all work queued so far is done, for frees: ignores work that ran although its wait was not
+    /// satisfied.
     pub(crate) fn wait_for_work(&self) -> Result<()> {
         self.wait_in(&"Stream::synchronize")
     }
 
-    /// As [`wait_for_work`](Self::wait_for_work), watched as a wait of `call`.
+    /// Waits until all work queued so far is done. Reports of long waits name `call`.
     pub(crate) fn wait_in(&self, call: &'static &'static str) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if captures_ever_began() {
@@ -272,8 +273,8 @@ impl Stream {
         self.check_released()
     }
 
-    /// As [`wait_for_work`](Self::wait_for_work), before memory that the work uses is freed. Allowed while this thread captures another
-    /// stream. After an error the work may still run, unless the context is broken.
+    /// Waits until all work queued so far is done, before memory that the work uses is freed. Allowed while this thread
+    /// captures another stream. After an error the work may still run, unless the context is broken.
     pub(crate) fn wait_beside_captures(&self) -> Result<()> {
         beside_captures(self.context().driver(), || self.wait_for_work())
     }

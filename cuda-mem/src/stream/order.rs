@@ -82,8 +82,8 @@ impl Stream {
         this.order_after(&other)
     }
 
-    /// As [`order_after`](Self::order_after), for memory that would be lost without the ordering: if the streams cannot be
-    /// ordered, waits for the work of `other`.
+    /// Orders later work of this stream after all work queued on `other` so far, for memory that would be lost without
+    /// the ordering. If the streams cannot be ordered, waits for the work of `other`.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl Stream {
         })
     }
 
-    /// As [`order_after`](Self::order_after), for the work that is queued on this stream next. If this stream captures, its graph
-    /// records the work, and the ordering too.
+    /// Orders the work that is queued on this stream next after all work queued on `other` so far. If this stream
+    /// captures, its graph records the work, and the ordering too.
     pub(crate) fn order_work_after(&self, other: &Stream) -> Result<()> {
         const CALL: &str = "Stream::wait";
         if self == other {
@@ -209,8 +209,8 @@ impl Stream {
         self.running_in(call, submission)
     }
 
-    /// As [`running`](Self::running), for callers with a lock. Does not wait for the begin of a capture, and counts it as a
-    /// capture.
+    /// Refuses a stream that captures, and keeps captures from beginning while the result lives; for callers with a
+    /// lock. Does not wait for the begin of a capture, and counts it as a capture.
     pub(crate) fn try_running(&self, call: &'static str) -> Result<Running<'_>> {
         check_not_forked(call)?;
         self.context().check_alive()?;
@@ -246,7 +246,8 @@ impl Stream {
         Ok(submission)
     }
 
-    /// As [`submit`](Self::submit), for callers that queue no work that a capture could record.
+    /// Keeps captures of the stream from beginning while the result lives, for callers that queue no work that a
+    /// capture could record.
     #[inline]
     pub(crate) fn enter_gate(&self, call: &'static str) -> Result<Submission<'_>> {
         check_not_forked(call)?;
@@ -324,8 +325,8 @@ impl Stream {
         self.after_submissions(call, || self.gate().try_close())
     }
 
-    /// As [`close`](Self::close), for two streams. A submission to one of them may enter the other, so neither stays
-    /// closed during a wait for the other.
+    /// Keeps submissions to two streams out while the results live. A submission to one of them may enter the other, so
+    /// neither stays closed during a wait for the other.
     fn close_with<'streams>(
         &'streams self,
         other: &'streams Stream,
@@ -444,7 +445,8 @@ impl Stream {
 }
 
 impl Event {
-    /// As [`Stream::wait_certainly`], for the work before a [marked](Self::mark) event.
+    /// Waits until the work before a [marked](Self::mark) event is complete, and returns only when that is certain.
+    /// Otherwise as [`Stream::wait_certainly`].
     pub(crate) fn wait_certainly(&self) -> Result<()> {
         repeat_until_certain(self.context(), || self.wait_beside_captures())
     }
@@ -458,7 +460,7 @@ fn repeat_until_certain(context: &Context, wait: impl Fn() -> Result<()>) -> Res
     })
 }
 
-/// As [`repeat_until_certain`], after the first wait failed.
+/// Repeats a wait that failed until the awaited work is certainly complete.
 fn repeat_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
     let mut failed = Attempts::default();
     let mut pause = Duration::from_micros(10);

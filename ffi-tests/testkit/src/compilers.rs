@@ -6,7 +6,7 @@ use std::process::Command;
 /// All warnings are errors.
 pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
-/// As [`WARNINGS`], plus warnings that users' programs may enable: for headers that they include.
+/// The warnings that users' programs may enable, all as errors: for headers that they include.
 pub const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"];
 
 /// The project's folder.

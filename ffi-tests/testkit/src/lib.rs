@@ -113,7 +113,8 @@ pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     alone_with_misuse(test, |misuse| assert_eq!(misuse, []))
 }
 
-/// As [`alone`], for a test that misuses something on purpose. `look` checks the misuse that the software GPU reports.
+/// Runs a test that misuses something on purpose while no other test of the process runs. `look` checks the misuse that
+/// the software GPU reports. Nothing may be left behind, as after [`alone`].
 ///
 /// # Errors
 ///
@@ -126,7 +127,8 @@ pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce
     alone_and(test, look, |setup| assert_eq!(softgpu_leaks(setup), None))
 }
 
-/// As [`alone`], for a test after which threads of the driver or of cuda-mem end something: waits for them.
+/// Runs a test alone in the process, as [`alone`], and then waits for what threads of the driver or of cuda-mem still
+/// have to free.
 ///
 /// # Errors
 ///

@@ -41,7 +41,8 @@ pub fn pair(resource: &dyn MemoryResource, stream: &Stream, size: usize, length:
     })
 }
 
-/// As [`pair`], by address on device 0. Beforehand allocates `live` blocks of 256 bytes, which live meanwhile.
+/// Allocates a block by address on device 0 and frees it at once. Beforehand allocates `live` blocks of 256 bytes,
+/// which live meanwhile.
 ///
 /// # Errors
 ///
@@ -63,8 +64,8 @@ pub fn address_pair(
     time
 }
 
-/// As [`address_pair`] with 1000 bytes, on a thread for each stream at once. Returns the time of one pair of one thread:
-/// the mean over the threads.
+/// Allocates and frees blocks of 1000 bytes by address, on a thread for each stream at once. Returns the time of one
+/// pair of one thread: the mean over the threads.
 ///
 /// # Errors
 ///
@@ -90,7 +91,7 @@ pub fn address_threads(pools: &AddressPools, streams: &[Stream], length: Length)
     })
 }
 
-/// As [`pair`], through a [`Buffer`] that is dropped.
+/// Makes a [`Buffer`] and drops it at once.
 ///
 /// # Errors
 ///

@@ -15,7 +15,8 @@ pub fn median<E>(rounds: usize, batch: usize, run: impl FnMut() -> Result<(), E>
     median_between(rounds, batch, run, || Ok(()))
 }
 
-/// As [`median`], with untimed work between the rounds.
+/// The median time of one run, in nanoseconds, with untimed work between the rounds. Rounds and batches are those of
+/// [`median`].
 ///
 /// # Errors
 ///
@@ -41,7 +42,7 @@ pub fn median_between<E>(
     Ok(middle(&mut times))
 }
 
-/// As [`median`], for a run that cannot fail.
+/// The median time of one run that cannot fail, in nanoseconds. Rounds and batches are those of [`median`].
 pub fn median_of<T>(rounds: usize, batch: usize, mut run: impl FnMut() -> T) -> f64 {
     let Ok(time) = median(rounds, batch, || {
         black_box(run());

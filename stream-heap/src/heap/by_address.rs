@@ -38,7 +38,8 @@ impl ByAddress {
         self.put(Entry { unit: unit as u32, node });
     }
 
-    /// As [`find`](Self::find), and removes the node.
+    /// Removes and returns the node at an address, in units: the one that `is` accepts of the nodes whose lower bits
+    /// are the same.
     #[inline]
     pub fn remove(&mut self, unit: u64, is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut hole = self.place_of(unit as u32, is)?;

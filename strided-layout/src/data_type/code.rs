@@ -24,15 +24,15 @@ pub enum TypeCode {
     Float8E3m4 = 7,
     /// 8 bits: 4 of the exponent, 3 of the mantissa.
     Float8E4m3 = 8,
-    /// As [`Float8E4m3`](Self::Float8E4m3): a bias of 11, no infinities, no negative zero.
+    /// 8 bits: 4 of the exponent, 3 of the mantissa, with a bias of 11, no infinities, no negative zero.
     Float8E4m3b11fnuz = 9,
-    /// As [`Float8E4m3`](Self::Float8E4m3), without infinities.
+    /// 8 bits: 4 of the exponent, 3 of the mantissa, without infinities.
     Float8E4m3fn = 10,
-    /// As [`Float8E4m3`](Self::Float8E4m3), without infinities and negative zero.
+    /// 8 bits: 4 of the exponent, 3 of the mantissa, without infinities and negative zero.
     Float8E4m3fnuz = 11,
     /// 8 bits: 5 of the exponent, 2 of the mantissa.
     Float8E5m2 = 12,
-    /// As [`Float8E5m2`](Self::Float8E5m2), without infinities and negative zero.
+    /// 8 bits: 5 of the exponent, 2 of the mantissa, without infinities and negative zero.
     Float8E5m2fnuz = 13,
     /// 8 bits, all of the exponent: a power of two.
     Float8E8m0fnu = 14,

@@ -28,7 +28,8 @@ impl StridedLayout {
         self.axes_by_stride().to_vec()
     }
 
-    /// As [`stride_order`](Self::stride_order), without an allocation for up to six axes.
+    /// The axes by decreasing absolute stride, then by decreasing extent, then by increasing number; without an
+    /// allocation for up to six axes.
     pub(super) fn axes_by_stride(&self) -> SmallVec<[usize; 6]> {
         let mut axes: SmallVec<[usize; 6]> = (0..self.ndim()).collect();
         axes.sort_by_key(|&axis| (Reverse(self.strides[axis].unsigned_abs()), Reverse(self.shape[axis]), axis));

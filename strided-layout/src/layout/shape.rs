@@ -164,8 +164,8 @@ impl StridedLayout {
         Self { shape, strides, item_size: self.item_size, offset: self.offset }
     }
 
-    /// As [`flattened`](Self::flattened), but merges only axes in a range, and only where `mask`
-    /// ([`merge_mask`](Self::merge_mask)) allows it. With the same mask, two layouts get the same shape.
+    /// Merges neighbouring axes of a range that form one run of memory, where `mask` ([`merge_mask`](Self::merge_mask))
+    /// allows it. With the same mask, two layouts get the same shape.
     ///
     /// # Errors
     ///

@@ -115,7 +115,8 @@ impl SharedTensor {
         self.with_type_and_layout(self.tensor.data_type, offset, shape, strides)
     }
 
-    /// As [`with_layout`](Self::with_layout), with another element type.
+    /// The same memory as an array of another element type and shape. Offset and strides are those of
+    /// [`with_layout`](Self::with_layout).
     ///
     /// # Errors
     ///

@@ -160,7 +160,8 @@ impl ViewMemory<'_> {
         unsafe { buffer.begin_write(self.host_pointer().wrapping_add(start), length) }
     }
 
-    /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
+    /// Waits for device work, so that a guard may write a range. The program may forget the guard. Returns a value for
+    /// [`end_write`](Self::end_write).
     pub fn begin_guard(&self, start: usize, length: usize) -> Result<bool> {
         let Some(buffer) = self.buffer() else { return Ok(false) };
         self.settle(buffer)?;

@@ -413,7 +413,8 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         self.shared_memory().filter(|_| !self.read_only)
     }
 
-    /// As [`buffer`](Self::buffer), also for a read-only view. The caller must not write the buffer then.
+    /// The buffer, if the view shares its ownership, even if the view is read-only. The caller must not write the
+    /// buffer then.
     pub(crate) fn shared_memory(&self) -> Option<&SharedBuffer<u8, Any>> {
         match &self.memory {
             ViewMemory::Shared(buffer) => Some(buffer),

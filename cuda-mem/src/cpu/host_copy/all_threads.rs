@@ -6,7 +6,8 @@ thread_local! {
     pub(crate) static MADE: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
 }
 
-/// As [`store_fence`](super::store_fence), for the stores of all threads of the process so far. Takes microseconds.
+/// Orders all earlier stores of all threads of the process, including those to write-combining memory, before what
+/// follows. Takes microseconds. [`store_fence`](super::store_fence) does it for one thread.
 ///
 /// On x86-64 an interrupt drains the write-combining buffers of its processor. The system interrupts every processor that
 /// runs a thread of this process; a thread that does not run was interrupted when it stopped. On other processors, what

@@ -73,7 +73,8 @@ impl AccessGate {
         closed.is_ok().then(|| Closed { gate: self, since, _held: Held::new(Kind::Gate) })
     }
 
-    /// As [`close`](Self::close), whoever has entered before.
+    /// Waits until nobody is inside, and keeps everybody out while the result lives. Repeats the wait if somebody
+    /// enters in between.
     pub fn close_when_idle(&self) -> Closed<'_> {
         loop {
             let entries = self.wait_until_idle();

@@ -33,7 +33,8 @@ impl Context {
         done
     }
 
-    /// As [`synchronize`](Self::synchronize), without the frees that waited for this: no code of the program runs.
+    /// Waits for all work of the context, but does not run the frees that were postponed until such a wait. So no code
+    /// of the program runs.
     pub(crate) fn wait_for_work(&self) -> Result<()> {
         check_outside()?;
         let call = &"Context::synchronize";

@@ -103,7 +103,8 @@ pub(crate) fn enter(call: &'static &'static str, target: Target) -> Watched {
     enter_with_lock(call, target)
 }
 
-/// As [`enter`], for the wait of a condition variable, which releases its lock.
+/// Begins a wait of this thread for a condition variable, which releases the variable's lock. The thread holds no other
+/// lock.
 pub(super) fn enter_with_lock(call: &'static &'static str, target: Target) -> Watched {
     if forked() {
         // No thread watches here, and the list of slots may be locked for ever.

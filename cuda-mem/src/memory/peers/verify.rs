@@ -40,8 +40,8 @@ pub(super) fn try_out(
     given
 }
 
-/// As [`try_out`], for an imported pool, from which only the process that made it can allocate: by memory of a new pool of
-/// the same device.
+/// Gives access to an imported pool, if `give` finds that it works. Only the process that made such a pool can allocate
+/// from it, so the bytes for the test come from a new pool of the same device. See [`try_out`].
 pub(super) fn by_another_pool(
     owner: &Context,
     peer: &Context,

@@ -67,7 +67,8 @@ impl PinnedPool {
         Self::at(context, options, &Location::HostNuma(node))
     }
 
-    /// As [`on_numa_node`](Self::on_numa_node), with the NUMA node to which the context's device is attached.
+    /// A new pool of memory of the NUMA node to which the context's device is attached. Options as for
+    /// [`on_numa_node`](Self::on_numa_node).
     ///
     /// # Errors
     ///

@@ -53,8 +53,8 @@ impl Context {
         self.free(doing, (size, home), None::<()>, false, free)
     }
 
-    /// As [`free_by_waiting`](Self::free_by_waiting), for a `free` that owns a value of the program, whose drop runs the
-    /// program's code.
+    /// Frees memory by a call that waits for all work of this context, where `free` owns a value of the program, whose
+    /// drop runs the program's code. Otherwise as [`free_by_waiting`](Self::free_by_waiting).
     pub(crate) fn free_with_owner(
         &self,
         doing: &'static str,
@@ -65,8 +65,8 @@ impl Context {
         self.free(doing, (size, home), None::<()>, true, free)
     }
 
-    /// As [`free_by_waiting`](Self::free_by_waiting). While the free waits, [`take_back`](Self::take_back) may return
-    /// `memory` instead.
+    /// Frees memory by a call that waits for all work of this context, as [`free_by_waiting`](Self::free_by_waiting).
+    /// While the free waits, [`take_back`](Self::take_back) may return `memory`; then it is not freed.
     pub(crate) fn free_or_reuse<M: Send + 'static>(
         &self,
         doing: &'static str,

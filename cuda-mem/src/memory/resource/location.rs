@@ -75,7 +75,7 @@ impl Location {
         })
     }
 
-    /// As [`from_raw`](Self::from_raw), from the number that older driver queries return.
+    /// The place that older driver queries name by a number. `None` if the number names no place.
     pub(crate) fn from_device_number(driver: &Driver, number: CUdevice) -> Result<Option<Self>> {
         Ok(match number {
             CU_DEVICE_CPU => Some(Location::Host),

@@ -106,8 +106,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// The stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
-    /// As [`allocate`](Self::allocate). Also passes the references that a freed buffer of the same home stream held, if
-    /// the resource has [kept](Self::keep) some.
+    /// Allocates a block, as [`allocate`](Self::allocate) does, and puts into `_held` the references that a freed
+    /// buffer of the same home stream held, if the resource has [kept](Self::keep) some.
     #[doc(hidden)]
     #[inline]
     fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream, _held: &mut Option<Held>) -> Result<Block> {
@@ -121,9 +121,9 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         None
     }
 
-    /// As [`deallocate`](Self::deallocate) on the home stream, if a cache can take the block at once. The cache may also
-    /// take the references. These may then end at any time after the thread has left the place, and with them the
-    /// resource.
+    /// Frees a block on the home stream by putting it into a cache, if that is possible at once. The cache may also
+    /// take the references of the buffer. It may drop them at any time after the thread has left the place, and the
+    /// resource with them.
     ///
     /// # Safety
     ///
@@ -224,9 +224,9 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         Ok(())
     }
 
-    /// As [`invalidate`](Self::invalidate), for a range that the CPU is about to write. If nobody flushes these writes,
-    /// the next invalidate flushes them first. Returns whether the resource remembers the range for that, until a
-    /// [`flush`](Self::flush) of the range; coherent memory remembers nothing.
+    /// Makes the device's writes of a range visible to the CPU, which is about to write the range. If nobody flushes
+    /// these writes, the next invalidate flushes them first. Returns whether the resource remembers the range for that,
+    /// until a [`flush`](Self::flush) of the range; coherent memory remembers nothing.
     ///
     /// # Errors
     ///

@@ -123,7 +123,7 @@ impl LiveBlocks {
         self.remove(address, NO_SIZE) != Err(NotLive::Unknown) || self.used.lock().contains_key(&address)
     }
 
-    /// As [`remove`](Self::remove), for blocks with uses. One that is held back stays: `None`.
+    /// Removes a block that work of further streams uses. `None` if the block is held back: it stays.
     pub fn remove_used(&self, address: u64, requested: usize) -> Result<Option<UsedBlock>, NotLive> {
         match self.used.lock().entry(address) {
             Entry::Vacant(_) => Err(NotLive::Unknown),

@@ -39,7 +39,8 @@ impl<K: Kind> Addresses<K> {
         unsafe { self.record_use_in("Addresses::record_use", address, stream, &[]) }
     }
 
-    /// As [`record_use`](Self::record_use). The stream may be of further contexts, too.
+    /// Notes that work of a further stream, which may be of one of the `further` contexts, uses a block until it is
+    /// freed. Otherwise as [`record_use`](Self::record_use).
     ///
     /// # Safety
     ///

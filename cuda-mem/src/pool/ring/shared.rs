@@ -100,7 +100,8 @@ impl SharedRing {
         }))
     }
 
-    /// As [`place`](Self::place), after waits for the work of the oldest blocks. Other threads use the ring meanwhile.
+    /// The offset of a new block, after waits for the work of the oldest blocks, or why there is no room. Other threads
+    /// use the ring during the waits.
     #[inline]
     fn place_after_work(&self, length: u64, alignment: u64) -> Result<Result<usize, Full>> {
         loop {

@@ -144,7 +144,8 @@ impl FrameRing {
         self.take("FrameRing::try_next", |_| Ok(false))
     }
 
-    /// As [`next`](Self::next), with a policy for the wait and its time limit.
+    /// Waits until all device work that reads the memory of the oldest frame is done, with a policy and its time limit,
+    /// and takes that frame.
     ///
     /// ```
     /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)

@@ -7,8 +7,8 @@ use super::raw::RawMemory;
 use super::{Signals, WaitPolicy};
 use crate::{Error, Result};
 
-/// As [`Producer`](super::Producer), for items whose size in bytes is chosen at run time. Slices hold whole items, one
-/// after the other.
+/// The CPU's side of a ring to the device whose items have a size in bytes that is chosen at run time: it pushes.
+/// Slices contain whole items, one after the other. [`Producer`](super::Producer) is the type for items of a Rust type.
 ///
 /// ```
 /// use cuda_mem::signal::Signals;
@@ -23,8 +23,8 @@ pub struct ByteProducer {
     pub(super) end: RingEnd<u8, RawMemory>,
 }
 
-/// As [`Consumer`](super::Consumer), for items whose size in bytes is chosen at run time. Slices hold whole items, one
-/// after the other.
+/// The CPU's side of a ring from the device whose items have a size in bytes that is chosen at run time: it pops.
+/// Slices contain whole items, one after the other. [`Consumer`](super::Consumer) is the type for items of a Rust type.
 ///
 /// ```
 /// use cuda_mem::signal::Signals;

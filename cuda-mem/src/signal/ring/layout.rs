@@ -53,7 +53,7 @@ impl Layout {
         Self::of_size(call, items, size_of::<T>())
     }
 
-    /// As [`of`](Self::of), for an item size that is known only at run time.
+    /// The layout of a ring that holds at least `items` items of a size that is known only at run time.
     pub fn of_size(call: &'static str, items: usize, item_size: usize) -> Result<Self> {
         if item_size == 0 {
             let rule = "an item of a ring must not be empty";

@@ -303,7 +303,7 @@ macro_rules! ends {
                 self
             }
 
-            /// As [`named`](Self::named), for a ring that is in use.
+            /// Names a ring that is in use, in reports of long waits.
             pub fn set_name(&self, name: &str) {
                 self.end.memory.set_name(name);
             }

@@ -106,8 +106,8 @@ impl<T, M: RingMemory<T>> RingEnd<T, M> {
         })
     }
 
-    /// As [`push`](Self::push), for `count` items: `write` gets runs of free slots, and the index of each run's first
-    /// item.
+    /// For the producer: writes up to `count` items, as many as have room, and publishes them at once. `write` gets
+    /// runs of free slots, and the index of each run's first item. Returns the number of items.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -142,8 +142,8 @@ impl<T, M: RingMemory<T>> RingEnd<T, M> {
         })
     }
 
-    /// As [`pop`](Self::pop), for up to `count` items: `read` gets runs of filled slots, and the index of each run's
-    /// first item.
+    /// For the consumer: reads up to `count` items, as many as the ring has, and frees their slots at once. `read` gets
+    /// runs of filled slots, and the index of each run's first item. Returns the number of items.
     #[inline]
     pub fn pop_with(
         &mut self,

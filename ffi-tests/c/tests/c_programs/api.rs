@@ -61,7 +61,7 @@ fn run_cases(program: &Path, library: &Library) -> usize {
     run_cases_with(program, library, |_| ())
 }
 
-/// As [`run_cases`], with settings for each run.
+/// Runs every case of a program, each as `set` changes its command. Returns their number.
 fn run_cases_with(program: &Path, library: &Library, set: impl Fn(&mut Command)) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {

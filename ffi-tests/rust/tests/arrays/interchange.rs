@@ -24,7 +24,7 @@ fn through(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) 
     unsafe { ManagedTensor::from_versioned(raw)?.check()?.into_shared(stream, producer) }
 }
 
-/// As [`through`], but imports into the C library and exports from there.
+/// Imports a tensor into the C library, exports it from there, and imports it again.
 fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor, Error> {
     use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
     use cudamem::dlpack::{cudamem_dlpack_options, cudamem_view_export_dlpack, cudamem_view_import_dlpack};

@@ -98,7 +98,7 @@ fn hunt<M: Send>(
     hunt_for(ROUNDS, memory, write, look)
 }
 
-/// As [`hunt`], with a maximum number of rounds.
+/// One thread writes a byte everywhere, and another thread reads all of it twice, for at most `most` rounds.
 fn hunt_for<M: Send>(
     most: usize,
     memory: M,

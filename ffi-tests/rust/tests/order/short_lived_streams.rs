@@ -43,7 +43,8 @@ fn see_many(setup: &Setup, mut one: impl FnMut(&Stream) -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// As [`see_many`], for a resource that each stream gets memory from.
+/// Gets memory from a resource on each of many streams. A buffer of the same resource, which outlives the streams,
+/// stays unchanged.
 fn allocate_on_many(setup: &Setup, resource: &SharedResource) -> Outcome {
     let home = Stream::new(&setup.context)?;
     let kept = Buffer::<u8, _>::filled(resource, SIZE, 7, &home)?;

@@ -90,7 +90,8 @@ pub(crate) fn is_dead(address: u64) -> bool {
     last.is_some_and(|(start, length)| address as usize - start < *length)
 }
 
-/// As [`is_dead`], without waiting for the lock: for a signal handler.
+/// Whether an address lies in quarantine, for a signal handler: does not wait for the lock, and returns `false` if it
+/// is taken.
 pub(crate) fn try_is_dead(address: u64) -> bool {
     let Ok(kept) = KEPT.try_lock() else { return false };
     let last = kept.lengths.range(..=address as usize).next_back();

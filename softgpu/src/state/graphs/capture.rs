@@ -133,7 +133,7 @@ impl Capture {
         self.looks.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// As [`look`](Self::look), for the call that ends the capture.
+    /// Marks that the call that ends the capture reads it, and reports other calls that read it now.
     fn look_last(&self) {
         if !races::is_on() {
             return;
@@ -249,7 +249,7 @@ fn look(global: &Global, stream: &Stream) {
     }
 }
 
-/// As [`look`], for a call that reads the captures of all streams of a context.
+/// Marks that a call reads the captures of all streams of a context.
 fn look_at_all(global: &Global, context: &Arc<Context>) {
     let Some(members) = global.captures.members() else { return };
     let in_context = members.values().filter(|member| Arc::ptr_eq(&member.stream.context, context));

@@ -86,7 +86,8 @@ impl Strided {
         });
     }
 
-    /// As [`each`](Self::each), for the first word of each line along the first axis.
+    /// Visits the first word of each line along the first axis: its offset in the destination and in the source, from
+    /// the start of its range.
     fn each_line(&self, mut visit: impl FnMut(usize, usize)) {
         let mut index = vec![0_u64; self.axes.len()];
         let [to, from] = self.spans();

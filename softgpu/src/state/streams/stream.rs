@@ -151,7 +151,7 @@ impl Stream {
         self.push(Vec::new(), run).map(drop)
     }
 
-    /// As [`perform`](Self::perform), for work on a word of memory.
+    /// Queues work on a word of memory, or records it for each launch if the stream captures.
     pub(crate) fn perform_on(&self, range: Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Result {
         if capture::enter(self)? {
             return capture::add(self, Params::Word, Work::on(&range, run));

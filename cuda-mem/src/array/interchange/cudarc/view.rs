@@ -80,8 +80,9 @@ impl<'a> Lent<'a> {
         self.memory.stream().check_not_capturing("a call of cudarc").map_err(|_| captures)
     }
 
-    /// As [`check`](Self::check). A copy of cudarc to another context reads on a stream of that context, and yet asks for
-    /// the address on this one. It has made the other context current.
+    /// Refuses a stream for reads: all but the home stream, and the home stream while another context is current. A
+    /// copy of cudarc to another context makes that context current and reads on one of its streams, and yet asks for
+    /// the address on this stream.
     fn check_read(&self, stream: &CudaStream) -> Result<(), sys::CUresult> {
         let current = get_current().map_err(|error| error.0)?;
         if current.is_some_and(|current| current != self.stream.context().cu_ctx()) {

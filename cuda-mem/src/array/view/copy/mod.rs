@@ -64,7 +64,8 @@ impl<A: Access> StridedView<'_, A> {
         self.copy_from_with(source, &ViewCopyOptions::default())
     }
 
-    /// As [`copy_from`](Self::copy_from), with options.
+    /// Copies the elements of another view of the same shape and type, on the stream and with the wait that the options
+    /// choose. Everything else is as in [`copy_from`](Self::copy_from).
     ///
     /// # Errors
     ///

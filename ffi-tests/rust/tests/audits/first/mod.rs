@@ -52,7 +52,7 @@ fn beside_captures(stream: &Stream, attempt: impl FnMut() -> Result<(), String>)
     beside_captures_of(stream, |_| Ok(()), attempt)
 }
 
-/// As [`beside_captures`], for captures that record something.
+/// Repeats an attempt while another thread begins captures of the stream, records something in each, and ends them.
 fn beside_captures_of(
     stream: &Stream,
     record: impl Fn(&Stream) -> Result<(), Error> + Sync,

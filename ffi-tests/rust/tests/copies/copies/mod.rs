@@ -33,7 +33,7 @@ fn builder(context: &Context) -> CopyEngineBuilder {
     CopyEngine::builder(context)
 }
 
-/// As [`engine`], with helper threads of its own.
+/// An engine with helper threads of its own. It measures nothing and chooses by typical figures.
 fn helped(context: &Context, threads: usize) -> Result<CopyEngine> {
     builder(context).helper_threads(threads).build()
 }

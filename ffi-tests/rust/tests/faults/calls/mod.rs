@@ -58,7 +58,7 @@ fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn Std
     fail_each_with(name, run, &[CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN, CUresult(31337)])
 }
 
-/// As [`fail_each`], with these errors.
+/// Fails each call of a run in turn, with each of these errors. Returns the number of faults that occurred.
 fn fail_each_with(name: &str, run: fn(&Driver) -> Outcome, codes: &[CUresult]) -> Result<u64, Box<dyn StdError>> {
     let driver = Driver::software()?;
     // The first run creates what is created once per process.

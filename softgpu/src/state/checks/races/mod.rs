@@ -359,13 +359,14 @@ pub(crate) fn touch(queue: QueueId, joined: &[QueueId], touched: Vec<Touched>, c
     Noted { late: wrong.blurred.then_some((call, touched)), running: None }
 }
 
-/// As [`touch`], but ignores the CPU's borrows: for work that the caller itself does.
+/// Adds work that the caller itself does, and that touches bytes, to a queue. Reports unordered work of other queues,
+/// but no conflicts with the CPU's borrows.
 pub(crate) fn touch_at_once(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
     report_never(call, with(|races| races.contents.execute(touched)).flatten(), touched);
     touch_in_order(queue, joined, touched, call);
 }
 
-/// As [`touch`], for work that is not an access: only its order matters.
+/// Adds work that is not an access to a queue: only its order matters. Reports unordered work of other queues.
 pub(crate) fn touch_in_order(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
     report_unordered(call, with(|races| races.touch(queue, joined, touched, call)).and_then(|wrong| wrong.unordered));
 }

@@ -27,7 +27,7 @@ impl<T: Clone> Stretches<T> {
         found.filter_map(|(start, (end, value))| Some((common(&(*start..*end), bytes)?, value)))
     }
 
-    /// As [`over`](Self::over), to change the values of these parts only.
+    /// The parts of `bytes` that have a value, to change the values of these parts only.
     pub(super) fn over_mut(&mut self, bytes: &Range<usize>) -> impl Iterator<Item = (Range<usize>, &mut T)> {
         self.cut(bytes.start);
         self.cut(bytes.end);
