@@ -203,10 +203,24 @@ pub fn environment(variable: &str) -> Option<OsString> {
 /// Returns an environment variable that is set, also if it is empty. `None` under raised privileges, as
 /// [`environment`].
 pub fn environment_or_empty(variable: &str) -> Option<OsString> {
+    if has_raised_privileges() { None } else { std::env::var_os(variable) }
+}
+
+/// Returns the names of the environment's variables that begin with `prefix`. There are none under raised privileges, as
+/// with [`environment`].
+pub fn environment_names(prefix: &str) -> Vec<String> {
+    if has_raised_privileges() {
+        return Vec::new();
+    }
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(prefix)).collect()
+}
+
+fn has_raised_privileges() -> bool {
     #[cfg(not(miri))]
     // SAFETY: `getauxval` only reads the process's auxiliary vector.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return None;
-    }
-    std::env::var_os(variable)
+    let raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    #[cfg(miri)]
+    let raised = false;
+    raised
 }

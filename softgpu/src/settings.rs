@@ -2,7 +2,7 @@
 
 use crate::sync::lock;
 use crate::table;
-use cuda_sys::load::{environment, environment_or_empty};
+use cuda_sys::load::{environment, environment_names, environment_or_empty};
 use std::borrow::Cow;
 use std::sync::Mutex;
 
@@ -196,11 +196,9 @@ const NAMES: [&str; 19] = [
 ];
 
 /// Refuses a misspelt variable: without it a test would pass without the checks that it asked for.
-fn check_names(mut names: impl Iterator<Item = String>) -> Result<(), SettingsError> {
-    let is_unknown = |name: &String| {
-        name.starts_with("SOFTGPU_") && !name.starts_with("SOFTGPU_TEST_") && !NAMES.contains(&name.as_str())
-    };
-    match names.find(is_unknown) {
+fn check_names(names: Vec<String>) -> Result<(), SettingsError> {
+    let is_known = |name: &String| name.starts_with("SOFTGPU_TEST_") || NAMES.contains(&name.as_str());
+    match names.into_iter().find(|name| !is_known(name)) {
         Some(value) => {
             let want = format!("one of {}", NAMES.join(", ")).into();
             Err(SettingsError { name: "a variable of the environment", value, want })
@@ -217,8 +215,7 @@ impl Settings {
     /// The value of a variable is not a number, is out of range, or names a function that does not exist; softgpu has no
     /// setting of the name of a variable that begins with `SOFTGPU_`.
     pub fn from_environment() -> Result<Self, SettingsError> {
-        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-        check_names(names)?;
+        check_names(environment_names("SOFTGPU_"))?;
         Self::from_variables(&mut variable)
     }
 
@@ -363,8 +360,8 @@ mod tests {
 
     #[test]
     fn a_misspelt_variable_is_refused_by_its_name() {
-        let check = |names: &[&str]| check_names(names.iter().map(|name| (*name).to_owned()));
-        assert_eq!(check(&["PATH", "SOFTGPU_RACES", "SOFTGPU_LIBRARY", "SOFTGPU_TEST_LOCKS"]), Ok(()));
+        let check = |names: &[&str]| check_names(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(check(&["SOFTGPU_RACES", "SOFTGPU_LIBRARY", "SOFTGPU_TEST_LOCKS"]), Ok(()));
         let text = check(&["SOFTGPU_RACES", "SOFTGPU_RACE"]).unwrap_err().to_string();
         assert!(text.contains("is SOFTGPU_RACE, but must be one of SOFTGPU_ATOM, "), "{text}");
     }
