@@ -2,7 +2,7 @@
 
 use crate::capsule;
 use crate::context::context_of;
-use crate::error::Outcome;
+use crate::error::{Outcome, refused};
 use crate::stream::{Stream, with_stream};
 use cuda_mem::DataType;
 use cuda_mem::interchange::SharedTensor;
@@ -26,6 +26,11 @@ pub struct Array {
 
 /// The element type of an argument: a name, a numpy dtype or type, or a torch dtype.
 fn data_type(argument: &Bound<'_, PyAny>) -> Outcome<DataType> {
+    // The name of a dtype does not tell the order of its bytes.
+    if argument.getattr("isnative").and_then(|native| native.extract::<bool>()).is_ok_and(|native| !native) {
+        let text = format!("dtype is {}, but it must have the bytes in the machine's order", argument.repr()?);
+        return Err(refused(text));
+    }
     let name: String = match argument.extract() {
         Ok(name) => name,
         Err(_) => match argument.getattr("name").or_else(|_| argument.getattr("__name__")) {
@@ -60,7 +65,13 @@ impl Array {
         let kind = dtype.map_or(Ok(bytes.tensor().data_type()), data_type)?;
         let shape = match shape {
             Some(shape) => shape_of(shape)?,
-            None => vec![(bytes.tensor().len().saturating_sub(offset) / kind.padded_size().max(1)) as i64],
+            None => {
+                let length = bytes.tensor().len();
+                let rest = length.checked_sub(offset).ok_or_else(|| {
+                    refused(format!("offset is {offset}, but it must be at most {length}, the number of bytes"))
+                })?;
+                vec![(rest / kind.padded_size().max(1)) as i64]
+            }
         };
         Ok(Self { tensor: bytes.with_type_and_layout(kind, offset, &shape, strides.as_deref())? })
     }
@@ -162,6 +173,12 @@ impl Array {
 
     /// The array as a numpy array without a copy, if the CPU addresses the memory.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> Outcome<Bound<'py, PyAny>> {
+        // Without the interface numpy would make an array of one object.
+        if !slf.hasattr("__array_interface__")? {
+            return Err(refused(
+                "Array.numpy needs memory that the CPU addresses: np.from_dlpack(array, device=\"cpu\") copies",
+            ));
+        }
         Ok(slf.py().import("numpy")?.call_method1("asarray", (slf,))?)
     }
 

@@ -478,8 +478,11 @@ impl Buffer {
         value: &Bound<'_, PyAny>,
         traceback: &Bound<'_, PyAny>,
     ) -> Outcome {
-        let _ = (kind, value, traceback);
-        self.close(py, None)
+        let _ = (kind, traceback);
+        let closed = self.close(py, None);
+        // An exception of the body goes on: its traceback often has the array that keeps the buffer open. The memory is then
+        // freed with the last of them.
+        if value.is_none() { closed } else { Ok(()) }
     }
 
     /// DLPack's protocol. The memory is ordered before `stream`; `dl_device` (1, 0) gives the CPU the memory itself if it

@@ -142,3 +142,24 @@ def test_growth_under_a_view_is_refused() -> None:
         buffer.grow_to(16)
     view.release()
     buffer.close()
+
+
+def test_an_exception_of_the_body_goes_on() -> None:
+    numpy = pytest.importorskip("numpy")
+    pool = cuda_mem.Pool(cuda_mem.PinnedMemory())
+    with pytest.raises(IndexError):
+        with pool.allocate(8) as buffer:
+            array = buffer.numpy(numpy.uint8)
+            array[100] = 9
+
+
+def test_views_refuse_other_byte_orders_and_offsets_outside() -> None:
+    numpy = pytest.importorskip("numpy")
+    buffer = cuda_mem.DeviceMemory().allocate(64)
+    with pytest.raises(cuda_mem.ArgumentError, match="machine's order"):
+        buffer.view(numpy.dtype(">i4"))
+    with pytest.raises(cuda_mem.ArgumentError, match="at most 64"):
+        buffer.view("uint8", offset=65)
+    assert buffer.view("uint8", offset=64).shape == (0,)
+    with pytest.raises(cuda_mem.ArgumentError, match="from_dlpack"):
+        buffer.view("float32").numpy()
