@@ -100,13 +100,13 @@ pub extern "C" fn cudamem_resource_create_mapped(
 ) -> cudamem_status {
     run("cudamem_resource_create_mapped", || {
         let resource = out("resource", resource)?;
-        let wish = match coherence {
+        let policy = match coherence {
             CUDAMEM_COHERENCE_PREFERRED => CoherencePolicy::Preferred,
             CUDAMEM_COHERENCE_REQUIRED => CoherencePolicy::Required,
             CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherencePolicy::ForcedNonCoherent,
             _ => return Err(invalid("coherence", coherence.to_string(), "it must be one of CUDAMEM_COHERENCE_...")),
         };
-        resource.write(new_resource(MappedMemory::with_coherence(&*object("context", context)?, wish)?)?);
+        resource.write(new_resource(MappedMemory::with_coherence(&*object("context", context)?, policy)?)?);
         Ok(())
     })
 }

@@ -15,7 +15,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PySlice};
+use pyo3::types::{PyBytes, PyMemoryView, PySlice};
 use std::sync::{RwLock, RwLockReadGuard, TryLockError};
 
 /// Memory. A resource makes it; `with` closes it. Offsets and sizes are in bytes.
@@ -78,7 +78,7 @@ pub fn readable(object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
 fn cast_to_bytes(object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
     let py = object.py();
     // memoryview.cast takes contiguous views of any type, and an empty one only as bytes.
-    let view = py.import("builtins")?.getattr("memoryview")?.call1((object,))?;
+    let view = PyMemoryView::from(object)?;
     let is_contiguous: bool = view.getattr("c_contiguous")?.extract()?;
     if !is_contiguous {
         let text = "the object's memory is not C-contiguous: copy it first, as numpy.ascontiguousarray does";
@@ -417,8 +417,7 @@ impl Buffer {
         shape: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let numpy = slf.py().import("numpy")?;
-        let bytes =
-            numpy.call_method1("asarray", (slf.py().import("builtins")?.call_method1("memoryview", (slf,))?,))?;
+        let bytes = numpy.call_method1("asarray", (PyMemoryView::from(slf)?,))?;
         let array = match dtype {
             Some(dtype) => bytes.call_method1("view", (dtype,))?,
             None => bytes,

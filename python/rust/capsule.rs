@@ -1,6 +1,6 @@
 //! DLPack's capsules.
 
-use crate::error::{Failure, Outcome, raise};
+use crate::error::{Failure, Outcome, failed_as, raise};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use cuda_mem::Stream;
@@ -88,7 +88,7 @@ pub fn export<'py>(
         Consumer::Unordered if copy != Some(true) && wanted.is_none() => array.to_dlpack(&options),
         _ => py.detach(|| array.to_dlpack(&options)),
     }
-    .map_err(|error| raise("ExchangeError", error.to_string(), error.driver_code().map(|code| code.0)))?;
+    .map_err(|error| failed_as("ExchangeError", &error))?;
     capsule(py, managed, max_version.is_some_and(|(major, _)| major >= 1))
 }
 

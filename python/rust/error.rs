@@ -64,7 +64,12 @@ fn class_of(error: &Error) -> &'static str {
 }
 
 fn failed(error: &Error) -> Failure {
-    raise(class_of(error), error.to_string(), error.driver_code().map(|code| code.0))
+    failed_as(class_of(error), error)
+}
+
+/// The exception of an error, of another class than most of its kind.
+pub fn failed_as(class: &'static str, error: &Error) -> Failure {
+    raise(class, error.to_string(), error.driver_code().map(|code| code.0))
 }
 
 /// An exception of a class of `cuda_mem._errors`, with the driver's code if it has one.

@@ -2,7 +2,7 @@
 
 use crate::context::context_of;
 use crate::error::Outcome;
-use crate::stream::{limit, with_stream};
+use crate::stream::{wait_within, with_stream};
 use pyo3::prelude::*;
 
 /// An event: a point in the work of a stream.
@@ -17,6 +17,11 @@ pub struct Event {
     pub inner: cuda_mem::Event,
 }
 
+/// A new event, which measures times if `timing` says so.
+pub fn new_event(context: &cuda_mem::Context, timing: bool) -> cuda_mem::Result<cuda_mem::Event> {
+    if timing { cuda_mem::Event::with_timing(context) } else { cuda_mem::Event::new(context) }
+}
+
 #[pymethods]
 impl Event {
     /// An event that nothing recorded yet. With `timing`, it measures times.
@@ -24,8 +29,7 @@ impl Event {
     #[pyo3(signature = (context = None, *, timing = false))]
     fn new(py: Python<'_>, context: Option<&Bound<'_, PyAny>>, timing: bool) -> Outcome<Self> {
         let context = context_of(py, context)?;
-        let make = || if timing { cuda_mem::Event::with_timing(&context) } else { cuda_mem::Event::new(&context) };
-        Ok(Self { inner: py.detach(make)? })
+        Ok(Self { inner: py.detach(|| new_event(&context, timing))? })
     }
 
     /// The driver's handle, a CUevent.
@@ -49,13 +53,7 @@ impl Event {
     /// Waits for the work before the event. Raises WaitTimeoutError after `timeout` seconds.
     #[pyo3(signature = (timeout = None))]
     fn synchronize(&self, py: Python<'_>, timeout: Option<f64>) -> Outcome {
-        match timeout {
-            None => Ok(py.detach(|| self.inner.synchronize())?),
-            Some(seconds) => {
-                let limit = limit(seconds)?;
-                Ok(py.detach(|| self.inner.synchronize_for(limit))?)
-            }
-        }
+        wait_within(py, timeout, || self.inner.synchronize(), |limit| self.inner.synchronize_for(limit))
     }
 
     /// The seconds from this event to a later one. Both need `timing`, and their work must be done.

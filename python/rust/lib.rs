@@ -4,7 +4,7 @@
 //! What is longer belongs into cuda-mem, or into `dynamic/`, which the C library uses too. The rules:
 //!
 //! - Classes are frozen. A lock of an object is only tried, never waited for: a thread that waited for it under the GIL
-//!   would stop the thread that has it and wants the GIL.
+//!   would stop the thread that has it and wants the GIL. `vkgdr` differs, and says why.
 //! - The GIL is released around each call that may call the driver or wait. Frees of pools do neither.
 //! - Drops of cuda-mem's values touch no Python object, and wait for nothing.
 

@@ -165,7 +165,7 @@ impl MappedMemory {
     #[new]
     #[pyo3(signature = (context = None, *, coherence = "preferred"))]
     fn new(py: Python<'_>, context: Option<&Bound<'_, PyAny>>, coherence: &str) -> Outcome<PyClassInitializer<Self>> {
-        let wish = match coherence {
+        let policy = match coherence {
             "preferred" => CoherencePolicy::Preferred,
             "required" => CoherencePolicy::Required,
             "force_non_coherent" => CoherencePolicy::ForcedNonCoherent,
@@ -177,7 +177,7 @@ impl MappedMemory {
             }
         };
         let context = context_of(py, context)?;
-        let mapped = py.detach(|| cuda_mem::MappedMemory::with_coherence(&context, wish))?;
+        let mapped = py.detach(|| cuda_mem::MappedMemory::with_coherence(&context, policy))?;
         Ok(MemoryResource::init(Self, mapped, &context))
     }
 }

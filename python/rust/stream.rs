@@ -2,7 +2,7 @@
 
 use crate::context::{Context, context_of};
 use crate::error::{Outcome, refused};
-use crate::event::Event;
+use crate::event::{Event, new_event};
 use core::ptr;
 use core::time::Duration;
 use cuda_mem::StreamOptions;
@@ -25,6 +25,17 @@ pub struct Stream {
 pub fn limit(seconds: f64) -> Outcome<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| refused(format!("timeout is {seconds}, but it must be 0 or more seconds")))
+}
+
+/// Waits by `wait`, or by `wait_for` if the argument `timeout` sets a limit.
+pub fn wait_within(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    wait: impl FnOnce() -> cuda_mem::Result<()> + Send,
+    wait_for: impl FnOnce(Duration) -> cuda_mem::Result<()> + Send,
+) -> Outcome {
+    let limit = timeout.map(limit).transpose()?;
+    Ok(py.detach(|| limit.map_or_else(wait, wait_for))?)
 }
 
 /// Calls `work` with the stream of an argument: a Stream, an object with `__cuda_stream__`, or None for `default`.
@@ -140,13 +151,7 @@ impl Stream {
     /// Waits until all work queued so far is done. Raises WaitTimeoutError after `timeout` seconds.
     #[pyo3(signature = (timeout = None))]
     fn synchronize(&self, py: Python<'_>, timeout: Option<f64>) -> Outcome {
-        match timeout {
-            None => Ok(py.detach(|| self.inner.synchronize())?),
-            Some(seconds) => {
-                let limit = limit(seconds)?;
-                Ok(py.detach(|| self.inner.synchronize_for(limit))?)
-            }
-        }
+        wait_within(py, timeout, || self.inner.synchronize(), |limit| self.inner.synchronize_for(limit))
     }
 
     /// Makes later work of this stream wait for an event, or for all work so far of another stream. The CPU does not
@@ -163,8 +168,7 @@ impl Stream {
     #[pyo3(signature = (*, timing = false))]
     fn record(&self, py: Python<'_>, timing: bool) -> Outcome<Event> {
         let inner = py.detach(|| {
-            let context = self.inner.context();
-            let event = if timing { cuda_mem::Event::with_timing(context) } else { cuda_mem::Event::new(context) }?;
+            let event = new_event(self.inner.context(), timing)?;
             event.record(&self.inner)?;
             Ok::<_, cuda_mem::Error>(event)
         })?;

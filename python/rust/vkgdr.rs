@@ -82,6 +82,7 @@ unsafe impl Send for Mapped {}
 /// The memory behind cuda_mem.vkgdr.RawMemory, which documents the methods.
 #[pyclass(frozen, module = "cuda_mem._native")]
 pub struct RawMemory {
+    /// A thread may wait for the lock under the GIL, because nobody releases the GIL while holding the lock.
     memory: Mutex<(Option<Mapped>, usize)>,
 }
 

@@ -172,7 +172,8 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     get(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// What the environment may set. softgpu's library, for tests and bindings, and what its own tests pass on, are no settings.
+/// The variables of the environment that softgpu knows: its settings, and the path by which tests and bindings find its
+/// library.
 const NAMES: [&str; 19] = [
     "SOFTGPU_ATOM",
     "SOFTGPU_ATTRIBUTES",

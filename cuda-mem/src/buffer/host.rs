@@ -256,8 +256,8 @@ mod tests {
         let context = Driver::software()?.device(0)?.create_context()?;
         let (stream, mut combined) = (Stream::new(&context)?, PinnedOptions::default());
         combined.write_combined = true;
-        for wish in [CoherencePolicy::Required, CoherencePolicy::ForcedNonCoherent] {
-            let mapped = MappedMemory::with_coherence(&context, wish)?;
+        for policy in [CoherencePolicy::Required, CoherencePolicy::ForcedNonCoherent] {
+            let mapped = MappedMemory::with_coherence(&context, policy)?;
             each_use(&|| Ok(Buffer::<u8, _>::zeroed(&mapped, 4096, &stream)?.into_any().try_into_kind()?))?;
         }
         let pinned = PinnedMemory::with_options(&context, combined);

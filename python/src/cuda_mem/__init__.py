@@ -12,7 +12,7 @@ b'hello'
 Without a GPU, `python -m cuda_mem.softgpu run -- python program.py` runs a program on the software GPU.
 """
 
-from . import _errors
+from . import _errors, _native
 from ._errors import (
     ArgumentError,
     CaptureError,
@@ -96,8 +96,6 @@ __all__ = [
 def library_path() -> str:
     """The path of the shared library, which is also libcudamem: it exports the C functions (cudamem_...), and C programs
     that load it share the pools of Python."""
-    from . import _native
-
     return str(_native.__file__)
 
 

@@ -106,8 +106,8 @@ impl MappedMemory {
     ///
     /// As [`new`](Self::new); or coherence is required and not available.
     #[doc(alias = "vkgdr_open")]
-    pub fn with_coherence(context: &Context, wish: CoherencePolicy) -> Result<Self> {
-        let flags = match wish {
+    pub fn with_coherence(context: &Context, policy: CoherencePolicy) -> Result<Self> {
+        let flags = match policy {
             CoherencePolicy::Preferred => 0,
             CoherencePolicy::Required => VKGDR_OPEN_REQUIRE_COHERENT_BIT,
             CoherencePolicy::ForcedNonCoherent => VKGDR_OPEN_FORCE_NON_COHERENT_BIT,
