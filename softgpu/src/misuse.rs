@@ -60,6 +60,10 @@ pub enum Misuse {
     /// driver (580.159) breaks the context of such a copy. softgpu checks this if
     /// [`Settings::races`](crate::Settings::races) is set.
     AccessChange,
+    /// A pool that several streams use was destroyed while it had live blocks, or frees under way. Later calls of other
+    /// threads crash in the driver (580.159), although it allows this. softgpu checks this if
+    /// [`Settings::races`](crate::Settings::races) is set.
+    EndOfPool,
 }
 
 impl fmt::Display for Misuse {
@@ -81,6 +85,7 @@ impl fmt::Display for Misuse {
             Misuse::EndOfEvent => "event destroyed while another thread captures it",
             Misuse::ForeignCapture => "event used while another thread captures it",
             Misuse::AccessChange => "access between devices changed beside a copy",
+            Misuse::EndOfPool => "pool destroyed before its memory was freed",
         })
     }
 }

@@ -166,7 +166,10 @@ impl<'buffers> CopyBatch<'buffers> {
         }
         let destination: &'buffers Buffer<T, K, A> = destination;
         let context = self.stream.context();
-        let far = [destination.far_from(context), source.far_from(context)];
+        let far = [
+            destination.far_from(context).map(|far| far.beside(source.accessed())),
+            source.far_from(context).map(|far| far.beside(destination.accessed())),
+        ];
         let near = far.iter().flatten().all(|far| far.is_reached_by(context));
         if !near {
             if self.options.require_direct {

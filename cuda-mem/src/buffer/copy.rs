@@ -142,6 +142,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (here, there) = (self.device_ordinal(), source.device_ordinal());
         let home = self.stream().context();
         let far = if here.is_none() || here != there { source.far_from(home) } else { None };
+        let far = far.map(|far| far.beside(self.accessed()));
         // Gives access at the first need. Without it, a copy between devices goes through the host.
         let is_near = far.as_ref().is_none_or(|far| far.is_reached_by(home));
         let between_devices = here.is_some() && there.is_some();

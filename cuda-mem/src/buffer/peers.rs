@@ -1,6 +1,7 @@
 //! Routes of copies between devices.
 
 use super::{Access, Buffer};
+use crate::driver::context::Entered;
 use crate::error::PeerError;
 use crate::memory::peers::{HeldAccess, PeerSource};
 use crate::memory::resource::Kind;
@@ -77,11 +78,20 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             Some(own) if own == context.device().ordinal() => None,
             // Memory of another library may be plain, which the driver then copies directly, or a pool's.
             Some(_) if self.resource().is_none() => {
-                Some(FarMemory { source: Some(PeerSource::plain(self.context())), is_known: false })
+                Some(FarMemory { source: Some(PeerSource::plain(self.context())), is_known: false, beside: None })
             }
-            Some(_) => Some(FarMemory { source, is_known: true }),
+            Some(_) => Some(FarMemory { source, is_known: true, beside: None }),
             // Host memory is open to all devices, unless its source opens it to each.
-            None => source.map(|source| FarMemory { source: Some(source), is_known: true }),
+            None => source.map(|source| FarMemory { source: Some(source), is_known: true, beside: None }),
+        }
+    }
+
+    /// What gives devices access to the memory, as far as this library knows.
+    pub(crate) fn accessed(&self) -> Option<PeerSource<'_>> {
+        match self.resource() {
+            Some(resource) => resource.peer_source(),
+            // Memory of another library may be plain.
+            None => self.device_ordinal().map(|_| PeerSource::plain(self.context())),
         }
     }
 
@@ -104,22 +114,31 @@ pub(crate) struct FarMemory<'a> {
     source: Option<PeerSource<'a>>,
     /// Whether the memory certainly is the source's.
     is_known: bool,
+    /// What gives others access to the copying device's own memory.
+    beside: Option<PeerSource<'a>>,
 }
 
 impl<'a> FarMemory<'a> {
+    /// The same, in a copy whose other side is memory of the copying device: a change of access to that memory breaks the
+    /// copy too.
+    pub fn beside(self, own: Option<PeerSource<'a>>) -> Self {
+        Self { beside: own, ..self }
+    }
+
     /// Whether the context's device certainly accesses the memory. Gives access at the first need.
     pub fn is_reached_by(&self, context: &Context) -> bool {
         let is_given = self.source.as_ref().is_some_and(|source| source.is_reached_by(context));
         is_given && self.is_known
     }
 
-    /// Keeps a context's access as it is until the result is dropped. Only driver calls that queue work may be made
-    /// meanwhile.
+    /// Keeps a context's access as it is until the result is dropped, and that of others to the memory beside. Only driver
+    /// calls that queue work may be made meanwhile.
     pub fn hold(&self, context: &Context) -> HeldReach<'a> {
         let access = self.source.as_ref().map(|source| source.hold(context));
         HeldReach {
             is_reached: self.is_known && access.as_ref().is_some_and(|access| access.is_given),
             _access: access,
+            _beside: self.beside.as_ref().map(PeerSource::enter),
         }
     }
 }
@@ -131,4 +150,5 @@ pub(crate) struct HeldReach<'a> {
     /// Whether the device certainly accesses the memory.
     pub is_reached: bool,
     _access: Option<HeldAccess<'a>>,
+    _beside: Option<Entered<'a>>,
 }

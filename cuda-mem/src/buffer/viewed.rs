@@ -1,6 +1,7 @@
 //! Access of views to buffers: as bytes, independent of element type and memory kind.
 
 use super::{Access, Buffer, FarMemory, SharedBuffer};
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Kind, SharedResource};
 use crate::{Context, Result, Stream, memory::resource::kind::Any};
 use cuda_sys::CUdeviceptr;
@@ -21,6 +22,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn device_ordinal(&self) -> Option<i32>;
     /// What decides whether a context's device accesses the memory. None if it does anyway.
     fn far_from(&self, context: &Context) -> Option<FarMemory<'_>>;
+    /// What gives devices access to the memory, as far as this library knows.
+    fn accessed(&self) -> Option<PeerSource<'_>>;
     /// Flushes the writes of forgotten guards. Called before device work.
     fn post_forgotten(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
@@ -90,6 +93,10 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
         self.far_from(context)
+    }
+
+    fn accessed(&self) -> Option<PeerSource<'_>> {
+        self.accessed()
     }
 
     fn post_forgotten(&self) -> Result<()> {

@@ -2,11 +2,12 @@
  * calls. A copy by cuMemcpyPeerAsync needs no access.
  *
  *     gcc -O2 -I/usr/local/cuda/include copies_beside_access.c -lcuda -lpthread -o copies_beside_access
- *     ./copies_beside_access SECONDS pool|plain|virtual apart|giving|taking|running|beside
+ *     ./copies_beside_access SECONDS pool|plain|virtual apart|giving|taking|running|beside [to] [OTHER]
  *
  * The source is memory of the driver's pool, of cuMemAlloc, or virtual memory. Access changes only while no copy is queued
  * or runs (apart), while copies run but none is being queued (running; giving and taking: only the one of the two changes,
- * and the other apart), or at any time (beside).
+ * and the other apart), or at any time (beside). `to`: the copies go the other way, by a stream of device 1, to the memory.
+ * OTHER, a kind: access to other memory of that kind changes.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -26,7 +27,7 @@ static CUdeviceptr far_memory;
 static pthread_rwlock_t access_lock;
 /* Keeps copies that run apart from changes; access_lock keeps those apart that are being queued. */
 static pthread_rwlock_t until_done;
-static int apart, giving, taking, beside;
+static int apart, giving, taking, beside, to;
 static atomic_int over;
 static atomic_long copies, changes;
 
@@ -40,11 +41,13 @@ static void *copy(void *unused) {
     CUdeviceptr here;
     CUresult code;
     (void)unused;
-    if (cuCtxSetCurrent(primary[0]) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) || cuMemAlloc(&here, SIZE)) return NULL;
+    if (cuCtxSetCurrent(primary[0]) || cuMemAlloc(&here, SIZE)) return NULL;
+    if (cuCtxSetCurrent(primary[to]) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)) return NULL;
     while (!over) {
         if (!beside) pthread_rwlock_rdlock(&until_done);
         if (!beside) pthread_rwlock_rdlock(&access_lock);
-        code = cuMemcpyPeerAsync(here, primary[0], far_memory, primary[1], SIZE, stream);
+        if (to) code = cuMemcpyPeerAsync(far_memory, primary[1], here, primary[0], SIZE, stream);
+        else code = cuMemcpyPeerAsync(here, primary[0], far_memory, primary[1], SIZE, stream);
         if (!beside) pthread_rwlock_unlock(&access_lock);
         if (!code) code = cuStreamSynchronize(stream);
         if (!beside) pthread_rwlock_unlock(&until_done);
@@ -88,14 +91,17 @@ static CUresult make_far_memory(const char *kind) {
     return cuMemSetAccess(far_memory, granularity, &own, 1);
 }
 
+static CUmemoryPool changed_pool;
+static CUdeviceptr changed_memory;
+
 static CUresult change_access(const char *kind, int allowed) {
     CUmemAccessDesc access;
     memset(&access, 0, sizeof access);
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = device[0];
     access.flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    if (!strcmp(kind, "pool")) return cuMemPoolSetAccess(pool, &access, 1);
-    if (!strcmp(kind, "virtual")) return cuMemSetAccess(far_memory, granularity, &access, 1);
+    if (!strcmp(kind, "pool")) return cuMemPoolSetAccess(changed_pool, &access, 1);
+    if (!strcmp(kind, "virtual")) return cuMemSetAccess(changed_memory, granularity, &access, 1);
     cuCtxSetCurrent(primary[0]);
     return allowed ? cuCtxEnablePeerAccess(primary[1], 0) : cuCtxDisablePeerAccess(primary[1]);
 }
@@ -107,7 +113,11 @@ int main(int argc, char **argv) {
     CUresult code;
     if (argc < 4 || cuInit(0)) return 1;
     time_t end = time(NULL) + atoi(argv[1]);
-    const char *kind = argv[2];
+    const char *kind = argv[2], *changed = kind;
+    for (int n = 4; n < argc; n++) {
+        if (!strcmp(argv[n], "to")) to = 1;
+        else changed = argv[n];
+    }
     apart = !strcmp(argv[3], "apart");
     giving = !strcmp(argv[3], "giving");
     taking = !strcmp(argv[3], "taking");
@@ -118,13 +128,15 @@ int main(int argc, char **argv) {
     pthread_rwlock_init(&until_done, &fair);
     for (int n = 0; n < 2; n++)
         if (cuDeviceGet(&device[n], n) || cuDevicePrimaryCtxRetain(&primary[n], device[n])) return 1;
-    if ((code = make_far_memory(kind))) return printf("no memory: %d\n", code), 1;
+    if ((code = make_far_memory(changed))) return printf("no memory: %d\n", code), 1;
+    changed_pool = pool, changed_memory = far_memory;
+    if (changed != kind && (code = make_far_memory(kind))) return printf("no memory: %d\n", code), 1;
     for (int n = 0; n < COPIERS; n++) pthread_create(&threads[n], NULL, copy, NULL);
     while (time(NULL) < end && !over) {
         int gives = changes % 2 == 0, all = apart || (giving && !gives) || (taking && gives);
         if (all) pthread_rwlock_wrlock(&until_done);
         if (!beside) pthread_rwlock_wrlock(&access_lock);
-        stop(gives ? "giving access" : "taking access back", change_access(kind, gives));
+        stop(gives ? "giving access" : "taking access back", change_access(changed, gives));
         if (!beside) pthread_rwlock_unlock(&access_lock);
         if (all) pthread_rwlock_unlock(&until_done);
         changes++;
@@ -132,6 +144,7 @@ int main(int argc, char **argv) {
     }
     over = 1;
     for (int n = 0; n < COPIERS; n++) pthread_join(threads[n], NULL);
-    printf("%s, %s: %ld copies, %ld changes of access\n", kind, argv[3], (long)copies, (long)changes);
+    printf("%s%s, %s, changes of %s: %ld copies, %ld changes of access\n", to ? "to " : "", kind, argv[3], changed, (long)copies,
+           (long)changes);
     return 0;
 }

@@ -4,6 +4,7 @@ use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::misuse::{Misuse, report};
 use crate::state::Global;
+use crate::state::checks::races;
 use crate::state::graphs::capture;
 use crate::state::graphs::freeing;
 use crate::state::memory::{Allocation, Origin};
@@ -62,6 +63,9 @@ driver_calls! {
         let block = global.memory.remove(dptr, |block| matches!(block.origin, Origin::Pool | Origin::Device));
         let block = block.ok_or_else(|| global.memory.wrong_free("cuMemFreeAsync", dptr))?;
         stream.touch_block("cuMemFreeAsync", &block);
+        if let Some(pool) = block.pool() {
+            stream.uses_pool(pool);
+        }
         if stream.is_idle() {
             check_idle("cuMemFreeAsync", &block, 1);
             return Ok(());
@@ -85,6 +89,9 @@ driver_calls! {
     fn cuMemPoolDestroy[Started](pool: CUmemoryPool) {
         let gone = Pool::find(global, pool)?;
         ensure(!gone.builtin)?;
+        if races::is_on() && gone.is_in_use_by_several() {
+            report(Misuse::EndOfPool, "cuMemPoolDestroy", pool.addr() as u64, None);
+        }
         global.pools.remove(pool.addr() as u64);
         forget(global, &gone);
         Ok(())
@@ -191,6 +198,7 @@ fn allocate(global: &Global, pool: &Arc<Pool>, size: usize, stream: &Stream) -> 
     if !recorded {
         capture::check_unsafe(global)?;
         let block = Allocation::from_pool(global, pool, size)?;
+        stream.uses_pool(pool);
         stream.touch_block("cuMemAllocAsync", &block);
         return Ok(block.base);
     }

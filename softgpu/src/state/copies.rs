@@ -184,7 +184,7 @@ impl Copy {
         written.chain(self.from.touched(self.rows, Use::Read)).collect()
     }
 
-    /// The memory of other devices than the copying one, if the copy is between devices.
+    /// The memory to which access must not change, if the copy is between devices.
     fn far(&self, device: usize) -> Vec<Far> {
         let (to, from) = (&self.to.range, &self.from.range);
         let owner = |range: &Range| range.block.as_ref().filter(|_| range.is_on_device()).map(|block| block.device);

@@ -188,6 +188,39 @@ fn access_that_is_taken_back_under_a_copy_is_reported() {
 }
 
 #[test]
+fn access_that_changes_to_memory_that_a_copy_writes_is_reported() {
+    for kind in KINDS {
+        with_two(true, |m, from, [near, far], _| {
+            let target = Far::new(m, kind, far);
+            assert_eq!(cu!(m, cuCtxSetCurrent(at(far))), 0);
+            let stream = m.stream(1).addr();
+            assert_eq!(cu!(m, cuCtxSetCurrent(at(near))), 0);
+            let end = AtomicBool::new(false);
+            let met = std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    assert_eq!(cu!(m, cuCtxSetCurrent(at(far))), 0);
+                    while !end.load(Ordering::Acquire) {
+                        let (to, near, far) = (target.memory, at(near), at(far));
+                        assert_eq!(cu!(m, cuMemcpyPeerAsync(to, far, from, near, SIZE, at(stream))), 0);
+                        assert_eq!(cu!(m, cuStreamSynchronize(at(stream))), 0);
+                    }
+                });
+                let met = (0..20_000).any(|n| {
+                    target.set(m, n % 2 == 0);
+                    !reported().is_empty()
+                });
+                end.store(true, Ordering::Release);
+                met
+            });
+            assert!(met, "{kind:?}");
+            assert!(reported().iter().all(|(misuse, ..)| *misuse == Misuse::AccessChange), "{:?}", reported());
+            assert_eq!(cu!(m, cuStreamDestroy_v2(at(stream))), 0);
+            target.end(m);
+        });
+    }
+}
+
+#[test]
 fn changes_of_access_are_not_checked_without_the_setting() {
     with_two(false, |m, to, [near, far], stream| {
         let source = Far::new(m, Kind::Pool, far);

@@ -2,6 +2,7 @@
 
 use crate::common::{Machine, in_its_own_process, machine};
 use crate::cu;
+use cuda_sys::{CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPoolProps};
 use softgpu::{Misuse, Settings};
 use std::ptr;
 use std::sync::mpsc::channel;
@@ -95,6 +96,48 @@ fn memory_that_queued_work_uses_is_freed_too_early() {
         assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
     }
     m.finish();
+}
+
+#[test]
+fn a_pool_of_several_streams_ends_before_its_memory_is_freed() {
+    // How many streams use the pool, how many blocks are freed behind work, and whether that work is awaited.
+    for (users, busy, is_awaited) in [(1, 1, false), (2, 0, false), (2, 1, false), (2, 2, false), (2, 2, true)] {
+        let m = machine(Settings { races: true, ..Settings::default() });
+        let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+        let properties = CUmemPoolProps {
+            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            location,
+            ..Default::default()
+        };
+        let mut pool = ptr::null_mut();
+        assert_eq!(cu!(m, cuMemPoolCreate(&mut pool, &properties)), 0);
+        let streams = [m.stream(1), m.stream(1)];
+        let mut open = Vec::new();
+        for n in 0..2 {
+            let (stream, mut memory) = (streams[n % users], 0);
+            assert_eq!(cu!(m, cuMemAllocFromPoolAsync(&mut memory, 100, pool, stream)), 0);
+            if n < busy {
+                let (opens, gate) = channel::<()>();
+                m.launch(stream, move || {
+                    let _: Result<(), _> = gate.recv();
+                });
+                open.push(opens);
+            }
+            assert_eq!(cu!(m, cuMemFreeAsync(memory, stream)), 0);
+        }
+        if is_awaited {
+            open.clear();
+            streams.iter().for_each(|stream| assert_eq!(cu!(m, cuStreamSynchronize(*stream)), 0));
+        }
+        assert_eq!(cu!(m, cuMemPoolDestroy(pool)), 0);
+        let is_misuse = users > 1 && busy > 0 && !is_awaited;
+        let want = is_misuse.then_some((Misuse::EndOfPool, pool.addr() as u64));
+        assert_eq!(reported(), want.into_iter().collect::<Vec<_>>(), "{users} {busy} {is_awaited}");
+        drop(open);
+        streams.iter().for_each(|stream| assert_eq!(cu!(m, cuStreamSynchronize(*stream)), 0));
+        streams.iter().for_each(|stream| assert_eq!(cu!(m, cuStreamDestroy_v2(*stream)), 0));
+        m.finish();
+    }
 }
 
 #[test]

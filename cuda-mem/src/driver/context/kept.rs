@@ -7,7 +7,7 @@ use crate::lifetime::QueuedFrees;
 use crate::lifetime::waiting::{Target, watched};
 use crate::locks::{Mutex, MutexGuard};
 use crate::{Driver, Result};
-use cuda_sys::{CUdeviceptr, CUmemoryPool};
+use cuda_sys::{CUdeviceptr, CUmemPool_attribute, CUmemoryPool};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
@@ -67,10 +67,26 @@ impl KeptMemory {
                 Handle::Stream(service.raw).destroy_now(driver, "destroying the stream of a pool of pinned memory")
             };
         }
-        // SAFETY: the pool is ours, and no block of it is left: blocks hold their context. The driver waits for frees
-        // under way.
+        if alive && !is_unused(cuda, raw) {
+            // As in `memory/pool/end.rs`: frees may be under way.
+            // SAFETY: the call takes nothing, and the context is current.
+            report("waiting for frees of pinned memory", unsafe { watched!(target, cuda.cuCtxSynchronize()) });
+        }
+        // SAFETY: the pool is ours, and no block of it is left: blocks hold their context.
         report("destroying a pool of pinned memory", unsafe { call!(cuda.cuMemPoolDestroy(raw)) });
     }
+}
+
+/// Whether a pool without blocks certainly has no free under way: then the driver returns all of its memory.
+fn is_unused(cuda: &cuda_sys::Driver, pool: CUmemoryPool) -> bool {
+    const RESERVED: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+    let mut reserved = u64::MAX;
+    // SAFETY: the pool is the caller's, and `reserved` is writable and of the attribute's type.
+    let asked = unsafe {
+        call!(cuda.cuMemPoolTrimTo(pool, 0))
+            .and_then(|()| call!(cuda.cuMemPoolGetAttribute(pool, RESERVED, (&raw mut reserved).cast())))
+    };
+    asked.is_ok() && reserved == 0
 }
 
 /// Frees a block of a pool that work of the current context may still use: cuMemFree does not wait for the work on memory

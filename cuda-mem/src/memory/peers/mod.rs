@@ -63,9 +63,15 @@ impl<'a> PeerSource<'a> {
     #[inline]
     pub(crate) fn hold(&self, peer: &Context) -> HeldAccess<'a> {
         let domain = self.domain();
-        let entered = domain.gate.enter();
+        let entered = self.enter();
         let is_given = peer.state().peers.of(domain.number()) == Some(PeerDecision::Granted);
         HeldAccess { is_given, _entered: entered }
+    }
+
+    /// Keeps everybody's access as it is until the result is dropped. Only driver calls that queue work may be made
+    /// meanwhile.
+    pub(crate) fn enter(&self) -> Entered<'a> {
+        self.domain().gate.enter()
     }
 
     /// Gives a context's device access, unless the program denied it.

@@ -1,5 +1,6 @@
 //! Whether access between devices works. Some machines claim it, and copies that use it write nothing.
 
+use super::PeerSource;
 use crate::error::call;
 use crate::memory::device::{DRIVER_ALIGNMENT, DeviceMemory};
 use crate::memory::pool::{DevicePool, DriverPoolOptions, PoolAccess};
@@ -104,6 +105,8 @@ unsafe fn load(bytes: &mut Sample, from: CUdeviceptr, stream: &Stream) -> Result
 unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
     stream.run_copy(&DOING, (CopySide::Pageable, CopySide::Pageable), size_of::<Sample>(), || {
         let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
+        // The peer's scratch memory is plain.
+        let _access = PeerSource::plain(stream.context()).enter();
         // SAFETY: this function's contract; `run_copy` waits for the copy.
         unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of::<Sample>(), stream.raw())) }
     })

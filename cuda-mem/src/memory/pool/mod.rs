@@ -2,15 +2,17 @@
 
 mod access;
 mod attributes;
+mod end;
 mod managed;
 mod options;
 mod pinned;
 #[cfg(feature = "sharing")]
 mod sharing;
 
-use crate::driver::context::{AccessDomain, Liveness};
+use crate::driver::context::AccessDomain;
 use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
+use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::locks::Mutex;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::memory::peers::PeerSource;
@@ -28,6 +30,7 @@ use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CU
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use end::{EndingPool, FreeingStreams};
 #[cfg(feature = "sharing")]
 pub(crate) use sharing::{PoolSharing, is_own_pool, own_pool, own_pools};
 
@@ -78,8 +81,8 @@ pub(crate) struct PoolResource {
 
 #[derive(Debug)]
 pub(crate) enum PoolOwnership {
-    /// We made the pool.
-    Owned,
+    /// We made the pool, and destroy it after the frees on these streams.
+    Owned(FreeingStreams),
     /// The pool belongs to the driver or another library; or to another process, and the value is a counted import.
     Borrowed(Option<ForeignOwner>),
 }
@@ -200,7 +203,8 @@ impl<K: Kind> DriverPool<K> {
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
         // From here on, the drop of `inner` destroys the pool.
-        let mut inner = PoolResource::new(context, raw, PoolOwnership::Owned, location, accessibility);
+        let mut inner =
+            PoolResource::new(context, raw, PoolOwnership::Owned(FreeingStreams::new()), location, accessibility);
         inner.shareable = options.shareable;
         #[cfg(feature = "sharing")]
         if options.shareable {
@@ -241,7 +245,7 @@ impl<K: Kind> DriverPool<K> {
 
     /// Whether this value made the pool and destroys it.
     pub fn is_owned(&self) -> bool {
-        matches!(self.inner.ownership, PoolOwnership::Owned)
+        matches!(self.inner.ownership, PoolOwnership::Owned(_))
     }
 
     /// The driver's handle. It lives as long as this value, its clones and its buffers.
@@ -258,7 +262,7 @@ fn domain_of(library: usize, raw: usize, ownership: &PoolOwnership) -> Arc<Acces
     let mut domains = DOMAINS.lock();
     domains.retain(|_, domain| domain.strong_count() > 0);
     let known = domains.get(&(library, raw)).and_then(Weak::upgrade);
-    known.filter(|_| !matches!(ownership, PoolOwnership::Owned)).unwrap_or_else(|| {
+    known.filter(|_| !matches!(ownership, PoolOwnership::Owned(_))).unwrap_or_else(|| {
         let domain = Arc::default();
         domains.insert((library, raw), Arc::downgrade(&domain));
         domain
@@ -372,7 +376,11 @@ unsafe impl MemoryResource for PoolResource {
         // The stream's context is alive: the caller's contract.
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer(), stream.raw())) }
+        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer(), stream.raw())) }?;
+        if let PoolOwnership::Owned(freeing) = &self.ownership {
+            freeing.note(stream);
+        }
+        Ok(())
     }
 
     unsafe fn abandon(&self, block: Block) {
@@ -417,22 +425,15 @@ pub(super) unsafe fn free_after_end(context: &Context, block: Block) {
 
 impl Drop for PoolResource {
     fn drop(&mut self) {
-        if !matches!(self.ownership, PoolOwnership::Owned) || forked() {
+        let PoolOwnership::Owned(freeing) = &self.ownership else { return };
+        if forked() {
             return;
         }
+        let ending = EndingPool { context: self.context.clone(), raw: self.raw, streams: freeing.take() };
         #[cfg(feature = "sharing")]
         self.forget();
-        if self.context.liveness() == Liveness::DriverGone {
-            return;
-        }
-        let cuda = self.context.driver().raw();
-        // The pool belongs to the device, so no context has to be current.
-        // SAFETY: the pool is ours, and no buffer of it is left. The driver waits for frees under way.
-        let destroyed = unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) };
-        if let Err(error) = destroyed
-            && !error.is_teardown()
-        {
-            self.context.drop_errors().push("destroying a pool", error);
+        if inside_host_function() {
+            drop_after_host_function(ending);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::postponed_frees::{EventAfter, PostponedFree, WorkBefore};
 use crate::lifetime::waiting::{self, Target};
+use crate::stream::{LastWork, Present};
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUresult};
@@ -119,6 +120,42 @@ impl Context {
                 Ok(())
             }
         }
+    }
+
+    /// Frees memory after the work queued on several streams so far. Otherwise as
+    /// [`free_by_waiting`](Self::free_by_waiting).
+    pub(crate) fn free_after(
+        &self,
+        doing: &'static str,
+        streams: &[Stream],
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        match self.after_all(streams) {
+            Some(last) => self.free_by_waiting(doing, 0, Some(&last), free),
+            None => {
+                self.postpone(doing, (0, WorkBefore::All), None, false, free);
+                Ok(())
+            }
+        }
+    }
+
+    /// A new stream whose work comes after all work of others. `None` if that cannot be.
+    fn after_all(&self, streams: &[Stream]) -> Option<Stream> {
+        let _relaxed = RelaxedCalls::begin(self.driver()).ok()?;
+        let last = Stream::new(self).ok()?;
+        for stream in streams {
+            // That stream is another one on each thread.
+            if stream.raw() == CU_STREAM_PER_THREAD {
+                return None;
+            }
+            match stream.while_present(|| last.order_after(stream)) {
+                Present::Yes(ordered) => ordered.ok()?,
+                Present::No(LastWork::Before(event)) => last.wait(&event).ok()?,
+                Present::No(LastWork::Done) => {}
+                Present::No(LastWork::Unknown) | Present::Captured => return None,
+            }
+        }
+        Some(last)
     }
 
     fn postpone(

@@ -193,6 +193,11 @@ impl Allocation {
         self
     }
 
+    /// Its pool, if it is of one.
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        self.held.share.as_ref().map(Share::pool)
+    }
+
     /// Where its pool says that it starts; 0 if it is of no pool.
     pub(crate) fn start_in_pool(&self) -> u64 {
         self.held.share.as_ref().map_or(0, Share::start)

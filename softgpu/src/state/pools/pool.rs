@@ -10,6 +10,7 @@ use crate::state::Global;
 use crate::state::backing::Charge;
 use crate::state::backing::{Mapping, PAGE};
 use crate::state::backing::{file_name, file_number, named_file, open_descriptor};
+use crate::state::checks::races::QueueId;
 use crate::state::checks::races::access::{self, Change, Domain, Inside};
 use crate::state::handle::next_sequence;
 use crate::sync::lock;
@@ -98,6 +99,9 @@ struct Account {
     threshold: u64,
     reuse: [i32; 3],
     access: HashMap<usize, CUmemAccess_flags>,
+    /// The stream that allocated or freed first, and whether others did too.
+    stream: Option<QueueId>,
+    has_several_streams: bool,
 }
 
 impl Account {
@@ -118,6 +122,10 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// What the driver reports as the start of memory of a host pool: 0 for the pool's first block.
     pub(crate) fn start(&self) -> u64 {
         self.before
@@ -179,6 +187,8 @@ impl Pool {
             threshold: 0,
             reuse: [1; 3],
             access: HashMap::new(),
+            stream: None,
+            has_several_streams: false,
         };
         Self {
             sequence: next_sequence(),
@@ -229,6 +239,18 @@ impl Pool {
         };
         let pool = Self::new(device, place, props.location, false, steps(props.maxSize as u64), shared);
         Ok(global.pools.insert(pool.sequence, pool).0)
+    }
+
+    /// Notes a stream that allocates or frees.
+    pub(crate) fn note_stream(&self, stream: QueueId) {
+        let mut account = lock(&self.account);
+        account.has_several_streams |= *account.stream.get_or_insert(stream) != stream;
+    }
+
+    /// Whether the pool has memory that no stream has freed yet, and several streams allocated from it.
+    pub(crate) fn is_in_use_by_several(&self) -> bool {
+        let account = lock(&self.account);
+        account.used > 0 && account.has_several_streams
     }
 
     pub(crate) fn export(&self) -> Result<OwnedFd> {

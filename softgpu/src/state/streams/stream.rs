@@ -11,6 +11,7 @@ use crate::state::graphs::capture;
 use crate::state::graphs::{Params, Work};
 use crate::state::handle::next_sequence;
 use crate::state::memory::{Allocation, Range, Use};
+use crate::state::pools::Pool;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +125,13 @@ impl Stream {
     pub(crate) fn note_recorded(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) {
         if races::is_on() {
             races::record(&touched(), call);
+        }
+    }
+
+    /// Records that it allocates from a pool, or frees memory of it.
+    pub(crate) fn uses_pool(&self, pool: &Pool) {
+        if races::is_on() {
+            pool.note_stream(self.queue.id);
         }
     }
 

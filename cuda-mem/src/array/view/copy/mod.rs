@@ -165,9 +165,10 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     let Some(stream) = stream_of(call, (to, &to_side), (from, &from_side), options)? else { return Ok(true) };
     let context = stream.context();
     // What the plan relies on: host memory is open to the device, memory of another device is reached directly.
-    let far = [(to, false), (from, is_direct)].map(|(memory, is_direct)| {
+    let far = [(to, from, false), (from, to, is_direct)].map(|(memory, other, is_direct)| {
         let is_relied_on = is_direct || memory.device_ordinal().is_none();
-        if is_relied_on { memory.far_from(context) } else { None }
+        let far = if is_relied_on { memory.far_from(context) } else { None };
+        far.map(|far| far.beside(other.accessed()))
     });
     if far.iter().flatten().any(|far| !far.is_reached_by(context)) {
         // Memory of another device has other ways.

@@ -200,6 +200,7 @@ impl<'a> StepRunner<'a> {
             (Place::SourceTemporary, Some(temporary)) => temporary.far_from(context),
             _ => self.from.far_from(context),
         };
+        let far = far.map(|far| far.beside(self.to.accessed()));
         let (to_context, from_context) = (context.raw(), self.source_stream.context().raw());
         let begin = || {
             let _held = far.as_ref().map(|far| far.hold(context));

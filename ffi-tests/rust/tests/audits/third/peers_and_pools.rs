@@ -138,6 +138,47 @@ fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
     })
 }
 
+/// Copies near memory to a device by a stream of that device, and compares what arrived.
+fn copy_to(far: &Side, source: &SharedResource, near: &Buffer<u8, Any>, bytes: &[u8]) -> Outcome {
+    let mut there = Buffer::<u8, _>::zeroed(source, bytes.len(), &Stream::new(&far.context)?)?;
+    let begin = Instant::now();
+    for _ in (0..4 * ROUNDS).take_while(|_| begin.elapsed() < WHILE) {
+        there.copy_from_buffer(0, near, ..)?;
+    }
+    same("a copy to the other device", &there.to_vec()?, bytes)?;
+    Ok(())
+}
+
+// A change of access breaks copies to plain memory too.
+#[test]
+fn copies_to_memory_go_on_while_access_to_it_changes() -> Outcome {
+    with_two(|_, near, far| {
+        let bytes = pattern(6000, 7);
+        let memory = Buffer::from_slice(&near.plain(), &bytes, &near.stream)?;
+        for (name, source) in far.sources()? {
+            let left = AtomicUsize::new(COPIERS);
+            let (copied, changed) = thread::scope(|scope| {
+                let copying = [(); COPIERS].map(|()| {
+                    scope.spawn(|| {
+                        let copied = copy_to(far, &source, &memory, &bytes).map_err(|error| error.to_string());
+                        left.fetch_sub(1, Ordering::Release);
+                        copied
+                    })
+                });
+                let mut changed = Ok(());
+                while left.load(Ordering::Acquire) > 0 && changed.is_ok() {
+                    changed = source.allow_access(near.context.device());
+                    changed = changed.and_then(|()| source.deny_access(near.context.device()));
+                }
+                (joined(copying), changed)
+            });
+            copied.map_err(|error| format!("{name}: {error}"))?;
+            changed?;
+        }
+        Ok(())
+    })
+}
+
 // Hole D.
 #[test]
 fn a_batch_does_without_access_that_was_denied_since() -> Outcome {

@@ -4,7 +4,8 @@ use super::hold;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
-    Accessibility, Block, DeviceMemory, MemoryResource, PinnedMemory, ResourceHandle, SharedResource,
+    Accessibility, Block, DeviceMemory, DevicePool, DriverPoolOptions, MemoryResource, PinnedMemory, ResourceHandle,
+    SharedResource,
 };
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Error, Stream, waiting};
@@ -221,5 +222,46 @@ fn a_pool_of_pinned_memory_is_made_after_a_failure() -> Outcome {
         context.synchronize()?;
         assert_eq!(context.take_drop_errors().errors, []);
         Ok(())
+    })
+}
+
+// The driver crashes if several streams use a pool that is destroyed before.
+#[test]
+fn a_dropped_pool_is_destroyed_after_the_frees_of_its_memory() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let destroyed = || softgpu::calls_of("cuMemPoolDestroy");
+            softgpu::count_calls(true);
+            // The second time, the streams end before the pool.
+            for ends_first in [false, true] {
+                let pool = DevicePool::new(&setup.context, &DriverPoolOptions::default())?;
+                let streams = [Stream::new(&setup.context)?, Stream::new(&setup.context)?];
+                let open = [hold(&streams[0])?, hold(&streams[1])?];
+                let before = destroyed();
+                for stream in &streams {
+                    drop(Buffer::<u8, _>::zeroed(&pool, 100, stream)?);
+                }
+                if ends_first {
+                    drop(streams);
+                    drop(pool);
+                } else {
+                    drop(pool);
+                    drop(streams);
+                }
+                assert_eq!(destroyed(), before, "frees are under way");
+                drop(open);
+                while setup.is_software() && destroyed() == before {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            let (pool, stream) =
+                (DevicePool::new(&setup.context, &DriverPoolOptions::default())?, Stream::new(&setup.context)?);
+            drop(Buffer::<u8, _>::zeroed(&pool, 100, &stream)?);
+            stream.synchronize()?;
+            let before = destroyed();
+            drop(pool);
+            assert!(!setup.is_software() || destroyed() == before + 1, "no free is under way");
+            Ok(())
+        })
     })
 }

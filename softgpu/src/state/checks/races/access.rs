@@ -1,8 +1,9 @@
 //! Checks that access between devices changes apart from the copies that may use it.
 //!
 //! The driver (580.159, on two H200) breaks the context of a copy between devices if access to the memory of the other
-//! device changes while the copy is being queued. If the memory is a pool's or virtual, it also does so if access is taken
-//! back while the copy runs. Changes of access to other memory do no harm.
+//! device or of the copying device changes while the copy is being queued. If the other device's memory is a pool's or
+//! virtual, it also does so if access is taken back while the copy runs. Changes of access to memory that the copy does not
+//! use do no harm.
 
 use super::{Mark, QueueId, Races, is_on, with};
 use crate::misuse::{Misuse, report_after};
@@ -27,7 +28,7 @@ pub(crate) enum Domain {
     Virtual(u64),
 }
 
-/// Memory of another device than the one that copies.
+/// Memory of a copy between devices to which access must not change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Far {
     domain: Domain,
@@ -40,9 +41,9 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// The memory as a copying device sees it; `None` if it is the device's own, or no call changes access to it.
+    /// The memory as a copying device sees it; `None` if no call changes access to it.
     pub(crate) fn new(block: &Allocation, device: usize) -> Option<Self> {
-        let domain = block.domain().filter(|_| block.device != device)?;
+        let domain = block.domain()?;
         Some(Self { domain, device, address: block.base, block: block.sequence })
     }
 }
