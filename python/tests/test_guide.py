@@ -1,6 +1,6 @@
 """The programs of the guide, of README, and of the package's README.
 
-CuPy, RMM and PyTorch need kernels, which the software GPU lacks: stand-ins take their calls, so only our side of such programs is
+CuPy, Numba, RMM and PyTorch need kernels, which the software GPU lacks: stand-ins take their calls, so only our side of such programs is
 checked. ffi-tests/benches/peers/python_libraries.py and tests/gpu run both sides on a GPU.
 """
 
@@ -24,7 +24,7 @@ PAGES = [page for page in [*sorted((ROOT / "docs/guide").glob("*.md")), ROOT / "
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_programs_of_a_page_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fakes = {name: mock.MagicMock(name=name) for name in ("cupy", "rmm", "torch")}
+    fakes = {name: mock.MagicMock(name=name) for name in ("cupy", "numba", "rmm", "torch")}
     # What the page about views gets from the Rust side.
     owner = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
     said = {name: owner.__array_interface__[name] for name in ("shape", "typestr", "data", "version")}

@@ -1,4 +1,4 @@
-"""Checks CuPy and RMM on the pools of the Python package, and measures them beside the libraries' own pools, on a GPU.
+"""Checks CuPy, RMM and Numba on the pools of the Python package, and measures them beside the libraries' own pools, on a GPU.
 
     python python_libraries.py
 
@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import cuda_mem.cupy
+import cuda_mem.numba
 import cuda_mem.rmm
 
 
@@ -89,6 +90,36 @@ def rmm_part():
     return f"RMM {rmm.__version__}: DeviceBuffer of 256 bytes {ours:.2f} us, PoolMemoryResource {own:.2f} us"
 
 
+def numba_part():
+    cuda_mem.numba.use()
+    import numpy
+    from numba import __version__, cuda
+
+    @cuda.jit
+    def add(array, value):
+        index = cuda.grid(1)
+        if index < array.size:
+            array[index] += value
+
+    def blocks():
+        return cuda_mem.numba.snapshot().data["statistics"]["blocks"]["current"]
+
+    streams, size = [cuda.stream() for _ in range(2)], 1 << 20
+    for number in range(200):
+        stream = streams[number % 2]
+        array = cuda.to_device(numpy.full(size, number), stream=stream)
+        add[size // 256, 256, stream](array, 1)
+        result = array.copy_to_host(stream=stream)
+        # The array ends under work of its stream, and the next one of the other stream gets its memory.
+        add[size // 256, 256, stream](array, 1)
+        del array
+        stream.synchronize()
+        assert (result == number + 1).all(), f"array {number}"
+    assert blocks() == 0, f"{blocks()} blocks are left"
+    ours = time_of(lambda: cuda.device_array(64, "float32"), calls=200)
+    return f"Numba {__version__}: device_array of 256 bytes {ours:.2f} us"
+
+
 def memory_viz_part():
     from torch.cuda._memory_viz import segsum, trace, trace_plot
 
@@ -103,7 +134,7 @@ def memory_viz_part():
     return f"{len(snapshot['segments'])} segments, {len(snapshot['device_traces'][0])} events"
 
 
-PARTS = {"cupy": cupy_part, "rmm": rmm_part, "torch": memory_viz_part}
+PARTS = {"cupy": cupy_part, "rmm": rmm_part, "numba": numba_part, "torch": memory_viz_part}
 
 
 def main():
@@ -114,7 +145,7 @@ def main():
         try:
             print(f"ok      {PARTS[arguments.part]()}", flush=True)
             return False
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             print(f"skipped: {arguments.part}: {error}: pip install {arguments.part}", flush=True)
             return False
     failed = False
