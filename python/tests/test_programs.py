@@ -59,6 +59,7 @@ def test_torch_cupy_and_rmm_get_functions_of_the_pools() -> None:
     fakes["cupy"].cuda.memory.OutOfMemoryError = MemoryError
     fakes["cupy"].cuda.get_current_stream.return_value.ptr = 0
     with mock.patch.dict(sys.modules, fakes):
+        # The options can be set before the first allocation of the process only; tests that allocate come in later files.
         allocator = importlib.import_module("cuda_mem.torch").use(maximum=1 << 26, trace_capacity=64)
         made = fakes["torch"].cuda.memory.CUDAPluggableAllocator
         made.assert_called_once_with(cuda_mem.library_path(), "cudamem_torch_alloc", "cudamem_torch_free")
