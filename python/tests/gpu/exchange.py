@@ -310,7 +310,10 @@ class Exchange:
         assert not wrong, f"{len(wrong)} exchanges were wrong"
         assert cuda_mem.take_drop_errors() == []
         there, here = ", ".join(takes), ", ".join(self.library.makes)
-        return f"{self.library.version}: {ARRAYS} of our arrays there ({there}), {ARRAYS} of theirs here ({here}), {len(types)} types, none wrong"
+        base = self.library.make(np.zeros(1, np.uint8), self.library.makes[0], "uint8")
+        way = "its table of C functions" if hasattr(type(base), "__dlpack_c_exchange_api__") else "its capsules"
+        counts = f"{ARRAYS} of our arrays there ({there}), {ARRAYS} of theirs here ({here}, by {way}), {len(types)} types"
+        return f"{self.library.version}: {counts}, none wrong"
 
 
 CHECKS = {
