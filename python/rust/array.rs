@@ -3,6 +3,7 @@
 use crate::capsule;
 use crate::context::context_of;
 use crate::error::{Outcome, refused};
+use crate::exchange;
 use crate::stream::{Stream, with_stream};
 use cuda_mem::DataType;
 use cuda_mem::interchange::SharedTensor;
@@ -74,6 +75,10 @@ impl Array {
             }
         };
         Ok(Self { tensor: bytes.with_type_and_layout(kind, offset, &shape, strides.as_deref())? })
+    }
+
+    pub fn tensor(&self) -> &SharedTensor {
+        &self.tensor
     }
 
     fn dict<'py>(py: Python<'py>, interface: &ArrayInterface, cuda: bool) -> PyResult<Bound<'py, PyAny>> {
@@ -193,6 +198,12 @@ impl Array {
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
         capsule::export(py, &self.tensor, stream, max_version, dl_device, copy)
+    }
+
+    /// DLPack's exchange API: C functions for other libraries.
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        exchange::offered(py)
     }
 
     /// DLPack's device: (type, number).

@@ -498,6 +498,12 @@ impl Buffer {
         crate::capsule::export(py, &self.tensor()?, stream, max_version, dl_device, copy)
     }
 
+    /// DLPack's exchange API: C functions for other libraries.
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        crate::exchange::offered(py)
+    }
+
     /// DLPack's device: (type, number).
     fn __dlpack_device__(&self) -> Outcome<(i32, i32)> {
         Ok(crate::capsule::device(self.tensor()?.tensor().device()))

@@ -1,6 +1,7 @@
 //! DLPack's capsules.
 
 use crate::error::{Failure, Outcome, failed_as, raise};
+use crate::exchange;
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use cuda_mem::Stream;
@@ -53,6 +54,17 @@ pub fn export<'py>(
     wanted: Option<(i32, i32)>,
     copy: Option<bool>,
 ) -> Outcome<Bound<'py, PyAny>> {
+    capsule(py, managed(py, array, stream, wanted, copy)?, max_version.is_some_and(|(major, _)| major >= 1))
+}
+
+/// The array for a consumer, as the arguments of `__dlpack__` say.
+pub fn managed(
+    py: Python<'_>,
+    array: &SharedTensor,
+    stream: Option<i64>,
+    wanted: Option<(i32, i32)>,
+    copy: Option<bool>,
+) -> Outcome<ManagedTensor> {
     let memory = array.memory()?;
     let context = memory.context();
     let name = StreamName::from_dlpack(stream)?;
@@ -84,12 +96,11 @@ pub fn export<'py>(
         resource: resource.as_ref(),
     };
     // A view that needs no order needs no call of the driver.
-    let managed = match options.consumer {
+    match options.consumer {
         Consumer::Unordered if copy != Some(true) && wanted.is_none() => array.to_dlpack(&options),
         _ => py.detach(|| array.to_dlpack(&options)),
     }
-    .map_err(|error| failed_as("ExchangeError", &error))?;
-    capsule(py, managed, max_version.is_some_and(|(major, _)| major >= 1))
+    .map_err(|error| failed_as("ExchangeError", &error))
 }
 
 fn capsule(py: Python<'_>, managed: ManagedTensor, versioned: bool) -> Outcome<Bound<'_, PyAny>> {
@@ -134,6 +145,9 @@ unsafe extern "C" fn end_legacy(capsule: *mut ffi::PyObject) {
 /// Asks an object of another library for its tensor, ordered before `stream`, and checks it.
 pub fn import(object: &Bound<'_, PyAny>, stream: &Stream) -> Outcome<ImportedTensor> {
     let py = object.py();
+    if let Some(imported) = exchange::import(object, stream)? {
+        return Ok(imported);
+    }
     if !object.hasattr("__dlpack__")? {
         let text = format!("an object with __dlpack__ is needed, not {}", object.get_type().qualname()?);
         return Err(PyTypeError::new_err(text).into());

@@ -158,7 +158,8 @@ pub fn context_of(py: Python<'_>, argument: Option<&Bound<'_, PyAny>>) -> Outcom
     open(py, argument.extract::<i32>()?)
 }
 
-fn open(py: Python<'_>, ordinal: i32) -> Outcome<cuda_mem::Context> {
+/// The primary context of a device.
+pub fn open(py: Python<'_>, ordinal: i32) -> Outcome<cuda_mem::Context> {
     primary(py, &py.detach(|| cuda_mem::Driver::load()?.device(ordinal))?)
 }
 

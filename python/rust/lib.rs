@@ -20,6 +20,7 @@ mod context;
 mod drop_errors;
 mod error;
 mod event;
+mod exchange;
 mod pool;
 mod resource;
 mod stream;

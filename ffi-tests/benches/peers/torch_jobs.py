@@ -1,7 +1,7 @@
-"""Runs a training job and an inference job on PyTorch's allocators and on the pool of libcudamem, and compares them.
+"""Runs a training job and an inference job on PyTorch's allocators and on the pool of the Python package, and compares them.
 
-    python torch_jobs.py --library /path/to/libcudamem.so [--glue /path/to/libcudamem_torch.so] [--jobs train,serve]
-        [--allocators own,expandable,regions,pool] [--rounds N] [--steps N] [--trace FOLDER]
+    python torch_jobs.py [--glue /path/to/libcudamem_torch.so] [--jobs train,serve] [--allocators own,expandable,regions,pool]
+        [--rounds N] [--steps N] [--trace FOLDER]
 
 It prints one line for each job and allocator: the peak of what the job asked for, the peak of what the allocator
 reserved, the overhead, the time of a step after the first quarter, and the last result, which must be equal for all
@@ -18,9 +18,7 @@ import subprocess
 import sys
 import time
 
-# In the project; a copy of the file beside this one serves too.
-sys.path.append(os.path.join(os.path.dirname(__file__), "../../../examples/python"))
-import cudamem_pool  # noqa: E402
+import cuda_mem.torch
 
 
 # ---- The jobs ----
@@ -146,13 +144,12 @@ class OfTorch:
 
 
 class OfPool:
-    def __init__(self, arguments, flags):
-        self.pools = cudamem_pool.Pools(arguments.library, flags=flags)
-        self.pools.use_in_torch(arguments.glue)
+    def __init__(self, glue, regions):
+        cuda_mem.torch.use(glue, regions=regions)
 
     def peaks(self):
         """The pool does not know the peak of what was asked for: the program takes it from another run."""
-        return None, self.pools.reserved()[1]
+        return None, cuda_mem.torch.snapshot().data["statistics"]["reserved"]["peak"]
 
 
 def trace_of(torch, folder, name):
@@ -179,7 +176,7 @@ def run(arguments):
     import torch
 
     if kind in ("regions", "pool"):
-        allocator = OfPool(arguments, cudamem_pool.REGIONS if kind == "regions" else 0)
+        allocator = OfPool(arguments.glue, kind == "regions")
     else:
         allocator = OfTorch(torch)
     if arguments.trace:
@@ -199,7 +196,6 @@ def run(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default="libcudamem.so")
     parser.add_argument("--glue", help="the library of examples/torch/cudamem_torch.cpp")
     parser.add_argument("--jobs", default="train,serve")
     parser.add_argument("--allocators", default="own,expandable,regions,pool")

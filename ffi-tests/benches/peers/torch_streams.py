@@ -1,6 +1,6 @@
-"""Checks PyTorch programs with a second stream on the pools of libcudamem, on a GPU.
+"""Checks PyTorch programs with a second stream on the pools of the Python package, on a GPU.
 
-    python torch_streams.py --library /path/to/libcudamem.so [--steps 30]
+    python torch_streams.py [--steps 30]
 
 - `slow`: a slow kernel of a second stream reads a tensor that is dropped and allocated anew: right with
   `cudamem_torch_record_stream`, wrong without it.
@@ -26,9 +26,7 @@ import time
 os.environ["NCCL_NVLS_ENABLE"] = "0"
 os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
 
-# In the project; a copy of the file beside this one serves too.
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../examples/python"))
-import cudamem_pool  # noqa: E402
+import cuda_mem.torch  # noqa: E402
 
 RECORD_STREAM = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -37,19 +35,19 @@ def begin(torch, arguments):
     """Sets the allocator. Returns a function that tells how often PyTorch called cudamem_torch_record_stream."""
     if arguments.allocator == "own":
         return lambda: None
-    pools = cudamem_pool.Pools(arguments.library)
-    allocator = pools.use_in_torch()
+    allocator = cuda_mem.torch.use()
     calls = [0]
-    real = RECORD_STREAM(("cudamem_torch_record_stream", pools.library))
+    real = RECORD_STREAM(("cudamem_torch_record_stream", ctypes.CDLL(cuda_mem.library_path())))
 
     def counted(pointer, stream):
         calls[0] += 1
         if arguments.allocator == "pool":
             real(pointer, stream)
 
-    begin.kept = (pools, RECORD_STREAM(counted))
+    # PyTorch does not keep it.
+    begin.kept = RECORD_STREAM(counted)
     if arguments.part != "time":
-        allocator.allocator().set_record_stream_fn(ctypes.cast(begin.kept[1], ctypes.c_void_p).value)
+        allocator.allocator().set_record_stream_fn(ctypes.cast(begin.kept, ctypes.c_void_p).value)
     return lambda: calls[0]
 
 
@@ -154,8 +152,8 @@ PARTS = {"slow": slow, "prefetch": prefetch, "fsdp": fsdp, "time": time_of_empty
 # ---- Runs and checks ----
 
 def start(arguments, part, allocator, *more):
-    command = [sys.executable, os.path.abspath(__file__), "--library", arguments.library, "--steps", str(arguments.steps),
-               "--part", part, "--allocator", allocator, *more]
+    command = [sys.executable, os.path.abspath(__file__), "--steps", str(arguments.steps), "--part", part, "--allocator",
+               allocator, *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -216,7 +214,6 @@ def check_time(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default="libcudamem.so")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--allocator", choices=["own", "pool", "silent"], default="own",
@@ -224,8 +221,11 @@ def main():
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        print(f"skipped: {error}")
+        return 0
     if arguments.part:
         calls = begin(torch, arguments)
         result = PARTS[arguments.part](torch, arguments)
@@ -238,7 +238,7 @@ def main():
               "the time of torch.empty": lambda: check_time(arguments)}
     if torch.cuda.device_count() < 2:
         del checks["FullyShardedDataParallel on two GPUs"]
-        print("skipped FullyShardedDataParallel: it needs two GPUs", flush=True)
+        print("skipped: FullyShardedDataParallel needs two GPUs", flush=True)
     failed = False
     for name, test in checks.items():
         try:

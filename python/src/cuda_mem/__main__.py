@@ -11,7 +11,7 @@ import cuda_mem
 def doctor() -> int:
     """Prints what was found, a line for each. Returns 0 if memory of device 0 can be used."""
     print(f"cuda_mem {cuda_mem.__version__} on Python {platform.python_version()}, {cuda_mem.library_path()}")
-    for name in ("numpy", "torch", "cupy", "rmm", "cuda-core"):
+    for name in ("numpy", "torch", "cupy", "rmm", "numba-cuda", "cuda-core"):
         try:
             print(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:

@@ -4,7 +4,7 @@ Memory shared by CPU and NVIDIA GPU.
 """
 
 from _typeshed import SupportsGetItem
-from typing import Any, SupportsFloat, SupportsIndex, final
+from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import disjoint_base
 
 @final
@@ -17,6 +17,10 @@ class Array:
     >>> array = cuda_mem.PinnedMemory().allocate(24).view("float32", (2, 3))
     >>> array.shape, array.strides, array.dtype
     ((2, 3), (3, 1), 'float32')
+    """
+    __dlpack_c_exchange_api__: Final[Any]
+    """
+    DLPack's exchange API: C functions for other libraries.
     """
     @property
     def __array_interface__(self, /) -> Any:
@@ -108,6 +112,10 @@ class Buffer:
         """
         The memory for the CPU.
         """
+    __dlpack_c_exchange_api__: Final[Any]
+    """
+    DLPack's exchange API: C functions for other libraries.
+    """
     @property
     def __cuda_array_interface__(self, /) -> Any:
         """

@@ -1,13 +1,12 @@
 """Runs a program on the software GPU, which needs no GPU and no driver.
 
+    pip install cuda-mem-softgpu
     python -m cuda_mem.softgpu run -- python program.py
 
 The program, and the libraries that it uses, load the software GPU as libcuda.so.1. It computes nothing by kernels of its
-own: it serves memory, streams, events and copies. The environment variable SOFTGPU_LIBRARY names its library, which
-`cargo build --package softgpu-cdylib` makes from the sources of this project: target/debug/libsoftgpu.so.
+own: it serves memory, streams, events and copies.
 """
 
-import hashlib
 import os
 import sys
 from typing import NoReturn
@@ -16,38 +15,20 @@ __all__ = ["environment", "library_path", "main"]
 
 
 def library_path() -> str:
-    """The path of the software GPU's library. FileNotFoundError says how to get it."""
-    named = os.environ.get("SOFTGPU_LIBRARY")
-    if not named:
-        text = "SOFTGPU_LIBRARY is not set: it names libsoftgpu.so, which `cargo build --package softgpu-cdylib` makes"
-        raise FileNotFoundError(text)
-    if not os.path.exists(named):
-        raise FileNotFoundError(f"SOFTGPU_LIBRARY names {named}, which does not exist")
-    return os.path.abspath(named)
+    """The path of the software GPU's library, which the package cuda-mem-softgpu contains. ImportError if it is missing."""
+    try:
+        import cuda_mem_softgpu
+    except ImportError as error:
+        raise ImportError(f"the software GPU is a package of its own: pip install cuda-mem-softgpu ({error})") from error
+    return str(cuda_mem_softgpu.library_path())
 
 
 def environment() -> dict[str, str]:
     """The environment of a program on the software GPU: this process's, with CUDA_MEM_LIBCUDA and LD_LIBRARY_PATH set."""
     library = library_path()
-    paths = [_folder(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    # The library has the driver's name, by which other libraries load it.
+    paths = [os.path.dirname(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {**os.environ, "CUDA_MEM_LIBCUDA": library, "LD_LIBRARY_PATH": ":".join(paths)}
-
-
-def _folder(library: str) -> str:
-    """A folder in which the library has the driver's name, by which other libraries load it."""
-    folder, name = os.path.split(library)
-    if name == "libcuda.so.1":
-        return folder
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.join(caches, "cuda-mem", hashlib.sha256(library.encode()).hexdigest()[:16])
-    os.makedirs(folder, exist_ok=True)
-    link = os.path.join(folder, "libcuda.so.1")
-    if not os.path.lexists(link):
-        try:
-            os.symlink(library, link)
-        except FileExistsError:
-            pass  # Another process was faster.
-    return folder
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -58,7 +39,7 @@ def main(arguments: list[str]) -> NoReturn:
             if command:
                 try:
                     os.execvpe(command[0], command, environment())
-                except FileNotFoundError as error:
+                except (ImportError, FileNotFoundError) as error:
                     sys.exit(f"cuda_mem.softgpu: {error}")
     sys.exit("usage: python -m cuda_mem.softgpu run -- PROGRAM ARGUMENTS...")
 

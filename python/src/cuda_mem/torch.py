@@ -3,7 +3,8 @@
     import cuda_mem.torch
     cuda_mem.torch.use(maximum=40 << 30)   # before PyTorch uses the GPU
 
-PyTorch then shares the pools with CuPy and RMM (`cuda_mem.cupy`, `cuda_mem.rmm`) and with C and C++ code of the process.
+PyTorch then shares the pools with CuPy, RMM and Numba (`cuda_mem.cupy`, `cuda_mem.rmm`, `cuda_mem.numba`) and with C and C++
+code of the process.
 """
 
 from typing import Any

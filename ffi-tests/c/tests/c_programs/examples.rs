@@ -1,8 +1,6 @@
-//! The examples in C and C++, and the programs in README and guide, Python's too. Each is built with all warnings as errors, and run
+//! The examples in C and C++, and the programs in README and guide. Each is built with all warnings as errors, and run
 //! over the driver that the environment names, else over the software GPU as a library.
 
-use cuda_mem::memory::PinnedMemory;
-use cuda_mem::{Allocate, Driver, Stream};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -190,57 +188,4 @@ fn programs_of_the_readme_and_the_guide() {
         }
     }
     assert!(count >= 10, "only {count} programs were built, each by two compilers");
-}
-
-/// The array interface of six numbers, as the page about views makes it.
-fn interface() -> Result<String, cuda_mem::Error> {
-    let context = Driver::software()?.device(0)?.primary_context()?;
-    let stream = Stream::new(&context)?;
-    let image = PinnedMemory::new(&context).from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &stream)?.into_shared();
-    Ok(image.tensor().with_layout(0, &[2, 3], None)?.array_interface()?.to_json())
-}
-
-#[test]
-fn programs_of_the_guide_in_python() -> Result<(), cuda_mem::Error> {
-    let python = Command::new("python3").arg("--version").output();
-    if python.is_err() {
-        assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "python3 is missing: apt-get install python3");
-        println!("skipped: python3 is missing: apt-get install python3");
-        return Ok(());
-    }
-    let (library, interface) = (Library::build(), interface()?);
-    let site = std::env::var("PYTHON_SITE").unwrap_or_default();
-    let path = format!("{}:{site}", root().join("examples/python").display());
-    let guide = std::fs::read_dir(root().join("docs/guide")).expect("the guide is there");
-    let documents = guide.map(|entry| entry.expect("the folder is readable").path());
-    let mut count = 0;
-    for document in documents {
-        let text = std::fs::read_to_string(&document).expect("the document is text");
-        let here = programs(&text, "python").len();
-        // scripts/python-tests runs the page of the Python package.
-        if here == 0 || document.ends_with("python.md") {
-            continue;
-        }
-        count += here;
-        let mut command = Command::new("python3");
-        library.choose_software(&mut command);
-        command.arg(root().join("ffi-tests/python/guide.py")).arg(&document).arg(&interface);
-        command.env("PYTHONPATH", &path).env("LD_LIBRARY_PATH", library.folder());
-        let output = command.output().expect("it starts");
-        let printed = String::from_utf8_lossy(&output.stdout);
-        if output.status.code() == Some(3) {
-            let missing = printed.lines().last().unwrap_or_default();
-            let how =
-                format!("{missing} is missing: pip install --target FOLDER {missing}, and name FOLDER in PYTHON_SITE");
-            assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{how}");
-            println!("skipped: the Python of {}: {how}", document.display());
-            continue;
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {printed}{said}", document.display());
-        // What the page about views prints.
-        assert!(!document.ends_with("views.md") || printed.lines().any(|line| line == "2.0"), "{printed}");
-    }
-    assert!(count >= 7, "only {count} programs were found");
-    Ok(())
 }

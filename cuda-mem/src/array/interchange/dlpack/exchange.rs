@@ -177,6 +177,11 @@ impl ExchangeApi {
             .map_or(DlpackError::Null, |version| DlpackError::Version { major: version.major, minor: version.minor }))
     }
 
+    /// The other library's functions. A Python binding calls those for Python objects.
+    pub fn table(&self) -> &'static DLPackExchangeAPI {
+        self.table
+    }
+
     /// Lets the other library make a tensor with a prototype's type, shape and device.
     ///
     /// # Errors
@@ -280,6 +285,7 @@ mod tests {
         assert!(offer_exchange_api(Box::new(Provider)).is_err());
         // SAFETY: the table stays for the life of the process.
         let api = unsafe { ExchangeApi::from_raw(table) }.unwrap();
+        assert!(ptr::eq(api.table(), table));
         let made = api.allocate(&prototype(TensorDevice::Cpu)).unwrap();
         assert_eq!((made.tensor().shape(), made.tensor().strides()), (&[2, 3][..], &[3, 1][..]));
         let error = api.allocate(&prototype(TensorDevice::Cuda(0))).unwrap_err();
