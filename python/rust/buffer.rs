@@ -126,8 +126,9 @@ impl Buffer {
         Ok(self.open()?.slice(0, usize::MAX)?.tensor())
     }
 
-    fn size_or_0(&self) -> usize {
-        self.open().map_or(0, |memory| with!(&*memory.read(), buffer => buffer.len()))
+    /// The size, 0 if the buffer is closed.
+    fn len(&self) -> Outcome<usize> {
+        if self.is_closed() { Ok(0) } else { Ok(with!(&*self.open()?.read(), buffer => buffer.len())) }
     }
 
     fn refuse_views(&self, call: &str) -> Outcome {
@@ -166,12 +167,12 @@ impl Buffer {
 impl Buffer {
     /// The size in bytes; 0 when the buffer is closed.
     #[getter]
-    fn size(&self) -> usize {
-        self.size_or_0()
+    fn size(&self) -> Outcome<usize> {
+        self.len()
     }
 
-    fn __len__(&self) -> usize {
-        self.size_or_0()
+    fn __len__(&self) -> Outcome<usize> {
+        self.len()
     }
 
     /// The address for devices, a CUdeviceptr. Raises ClosedError when the buffer is closed.
@@ -388,7 +389,7 @@ impl Buffer {
             let text = "a Buffer takes slices, as buffer[0:4]; memoryview(buffer) has single bytes";
             return Err(PyTypeError::new_err(text).into());
         };
-        let range = slice.indices(self.size_or_0() as isize)?;
+        let range = slice.indices(self.len()? as isize)?;
         if range.step != 1 {
             return Err(PyIndexError::new_err("the step of a slice of a Buffer must be 1").into());
         }
@@ -551,9 +552,12 @@ impl Buffer {
                     Content::Shared(_) => ", shared",
                     Content::Growable(_) => ", growable",
                 };
-                format!("Buffer(handle={:#x}, size={}{kind})", memory.device_pointer(), self.size_or_0())
+                let size = with!(&*memory.read(), buffer => buffer.len());
+                format!("Buffer(handle={:#x}, size={size}{kind})", memory.device_pointer())
             }
-            Err(_) => "Buffer(closed)".to_owned(),
+            Err(_) if self.is_closed() => "Buffer(closed)".to_owned(),
+            Err(_) if cuda_mem::check_not_forked("repr").is_err() => "Buffer(of the parent process)".to_owned(),
+            Err(_) => "Buffer(closing)".to_owned(),
         }
     }
 }

@@ -61,6 +61,8 @@ impl PoolStatistics {
 }
 
 fn of(resource: &MemoryResource) -> Outcome<&cuda_mem::pool::Pool<Any>> {
+    // Some calls return no error in Rust.
+    cuda_mem::check_not_forked("use of a Pool")?;
     cuda_mem::pool::Pool::of(&resource.source.resource).ok_or_else(|| refused("this object is not a pool"))
 }
 
