@@ -8,8 +8,10 @@ use crate::stream::{Stream, with_stream};
 use core::ffi::{c_int, c_void};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::interchange::SharedTensor;
-use cuda_mem::memory::Accessibility;
+use cuda_mem::memory::{Accessibility, Growth};
+use cuda_mem::memory::kind::Any;
 use cuda_mem_dynamic::{Content, Memory, with};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -142,13 +144,12 @@ impl Buffer {
         }
     }
 
-    fn with_growable(
+    fn with_growable<R: Send>(
         &self,
         py: Python<'_>,
         call: &str,
-        work: impl FnOnce(&mut cuda_mem::buffer::GrowableBuffer<u8, cuda_mem::memory::kind::Any>) -> cuda_mem::Result<()>
-        + Send,
-    ) -> Outcome {
+        work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R> + Send,
+    ) -> Outcome<R> {
         self.refuse_views(call)?;
         let memory = self.open()?;
         let memory: &Memory = &memory;
@@ -429,12 +430,21 @@ impl Buffer {
         })
     }
 
-    /// Grows a growable buffer to `size` bytes; the new bytes are zeros. ArgumentError if the buffer does not grow.
-    fn grow_to(&self, py: Python<'_>, size: usize) -> Outcome {
-        self.with_growable(py, "grow_to", move |growable| growable.grow_to(size).map(drop))
+    /// Grows a growable buffer to `size` bytes; the new bytes are zeros. Returns whether the memory has moved.
+    ///
+    /// Up to the capacity, the addresses stay. Beyond it, the same memory moves to twice as many addresses, after a wait for
+    /// the home stream: `handle` is then another number, and kernels and libraries that still use the old one fail. No
+    /// Python object is left with old addresses: raises SharedError while a memoryview lives, and ArgumentError if the
+    /// buffer does not grow, as after a slice, a `view` or an export.
+    ///
+    /// >>> buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 21)
+    /// >>> buffer.grow_to(1 << 21), buffer.grow_to(1 << 23)
+    /// (False, True)
+    fn grow_to(&self, py: Python<'_>, size: usize) -> Outcome<bool> {
+        self.with_growable(py, "grow_to", move |growable| Ok(growable.grow_to(size)? == Growth::Moved))
     }
 
-    /// Shrinks a growable buffer to `size` bytes.
+    /// Shrinks a growable buffer to `size` bytes, after a wait for the home stream. The addresses stay. Raises as `grow_to`.
     fn shrink_to(&self, py: Python<'_>, size: usize) -> Outcome {
         self.with_growable(py, "shrink_to", move |growable| growable.shrink_to(size))
     }

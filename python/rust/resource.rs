@@ -186,6 +186,7 @@ impl MappedMemory {
 ///
 /// >>> buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 30)
 /// >>> buffer.grow_to(1 << 21)
+/// False
 /// >>> buffer.size
 /// 2097152
 #[pyclass(frozen, extends = MemoryResource, module = "cuda_mem")]
@@ -201,7 +202,7 @@ impl VirtualMemory {
         Ok(MemoryResource::init(Self, memory.into_any(), &context))
     }
 
-    /// Makes a buffer of 0 bytes that grows to `capacity` bytes without moving, by Buffer.grow_to.
+    /// Makes a buffer of 0 bytes that grows to `capacity` bytes without moving, by Buffer.grow_to, and beyond that by a move.
     #[pyo3(signature = (capacity, *, stream = None))]
     fn allocate_growable(
         slf: PyRef<'_, Self>,

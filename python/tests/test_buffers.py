@@ -88,6 +88,20 @@ def test_growable_buffers_grow_until_they_are_shared() -> None:
     del part
 
 
+def test_growth_beyond_the_capacity_moves_the_memory() -> None:
+    buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 21)
+    assert not buffer.grow_to(1 << 21)
+    before = buffer.handle
+    buffer.copy_from(b"kept")
+    assert buffer.grow_to(1 << 22) and not buffer.grow_to(1 << 22)
+    assert buffer.handle != before and buffer.to_bytes(0, 5) == b"kept\0"
+    # Whoever has the addresses keeps them: growth is refused.
+    array = buffer.view()
+    with pytest.raises(cuda_mem.ArgumentError, match="does not grow"):
+        buffer.grow_to(1 << 24)
+    assert array.handle == buffer.handle
+
+
 def test_mapped_memory_reaches_the_device_after_a_flush() -> None:
     np = pytest.importorskip("numpy")
     buffer = cuda_mem.MappedMemory(coherence="force_non_coherent").allocate(SIZE)
