@@ -3,6 +3,7 @@
 use crate::capsule;
 use crate::context::context_of;
 use crate::error::{Outcome, refused};
+use crate::signals;
 use crate::stream::{Stream, with_stream};
 use cuda_mem::DataType;
 use cuda_mem::interchange::SharedTensor;
@@ -159,16 +160,16 @@ impl Array {
     /// Copies an array of the same shape and type into this one, in stream order, whatever the layouts and devices.
     fn copy_from(&self, py: Python<'_>, source: PyRef<'_, Array>) -> Outcome {
         let (target, source) = (self.tensor.clone(), source.tensor.clone());
-        Ok(py.detach(|| {
+        Ok(signals::detach(py, || {
             let mut target = target.into_view()?;
             target.copy_from(&source.into_view()?)
-        })?)
+        })??)
     }
 
     /// Waits for the work of the home stream so far.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
         let home = self.tensor.memory()?.stream().clone();
-        Ok(py.detach(|| home.synchronize())?)
+        Ok(signals::detach(py, || home.synchronize())??)
     }
 
     /// The array as a numpy array without a copy, if the CPU addresses the memory.
@@ -209,7 +210,7 @@ impl Array {
     /// numpy's array interface. Waits for the work on the memory. AttributeError if the CPU does not address it.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        match py.detach(|| self.tensor.array_interface()) {
+        match signals::detach(py, || self.tensor.array_interface())? {
             Ok(interface) => Ok(Self::dict(py, &interface, false)?),
             Err(error) => Err(PyAttributeError::new_err(error.to_string()).into()),
         }

@@ -4,14 +4,15 @@ use crate::array::Array;
 use crate::context::Context;
 use crate::drop_errors;
 use crate::error::{Outcome, raise, refused};
+use crate::signals;
 use crate::stream::{Stream, with_stream};
 use core::ffi::{c_int, c_void};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::interchange::SharedTensor;
-use cuda_mem::memory::{Accessibility, Growth};
 use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{Accessibility, Growth};
 use cuda_mem_dynamic::{Content, Memory, with};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -71,19 +72,58 @@ impl Deref for Bytes {
     }
 }
 
-/// The bytes of an argument, such as bytes, a memoryview or a numpy array of any type.
-pub fn readable(object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
-    let view = cast_to_bytes(object)?;
+/// The bytes of an argument, such as bytes, a memoryview or a numpy array of any type of values.
+pub fn readable(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
+    let view = cast_to_bytes(argument, object)?;
     Ok(Bytes(view))
 }
 
-fn cast_to_bytes(object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
+/// Whether elements of a format, as the module struct and PEP 3118 spell it, contain addresses: of objects of Python, or
+/// pointers.
+fn has_addresses(format: &str) -> bool {
+    // Names of fields stand between colons.
+    let types: String = format.split(':').step_by(2).collect();
+    let real = |place: usize| types[place + 1..].starts_with(['e', 'f', 'd', 'g']);
+    types.char_indices().any(|(place, code)| match code {
+        'O' | 'P' | '&' | 'X' | 'z' => true,
+        // Zf is a complex number, and a single Z a text's address.
+        'Z' => !real(place),
+        _ => false,
+    })
+}
+
+/// Whether an object has the buffer protocol.
+fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object lives.
+    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
+}
+
+fn cast_to_bytes(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
     let py = object.py();
+    if !has_buffer(object) {
+        let kind = object.get_type().qualname()?;
+        let text = format!(
+            "{argument} must be an object with the buffer protocol, such as bytes or a numpy array, not {kind}"
+        );
+        return Err(PyTypeError::new_err(text).into());
+    }
     // memoryview.cast takes contiguous views of any type, and an empty one only as bytes.
     let view = PyMemoryView::from(object)?;
+    let format: String = view.getattr("format")?.extract()?;
+    if has_addresses(&format) {
+        let dtype = match object.getattr_opt("dtype")? {
+            Some(dtype) => format!("dtype {}", dtype.str()?),
+            None => format!("format {format:?}"),
+        };
+        let text = format!(
+            "{argument} has elements of {dtype}, which are addresses and mean nothing elsewhere: pass numbers or bytes, as \
+             array.astype(\"float32\") does"
+        );
+        return Err(PyTypeError::new_err(text).into());
+    }
     let is_contiguous: bool = view.getattr("c_contiguous")?.extract()?;
     if !is_contiguous {
-        let text = "the object's memory is not C-contiguous: copy it first, as numpy.ascontiguousarray does";
+        let text = format!("{argument} is not C-contiguous in memory: copy it first, as numpy.ascontiguousarray does");
         return Err(refused(text));
     }
     let is_empty = view.getattr("nbytes")?.extract::<usize>()? == 0;
@@ -119,8 +159,8 @@ impl Buffer {
     pub fn write(&self, py: Python<'_>, offset: usize, bytes: &[u8]) -> Outcome {
         let memory = self.open()?;
         let memory: &Memory = &memory;
-        Ok(py
-            .detach(|| memory.write_aside(|content| with!(content, buffer => buffer.copy_from_slice(offset, bytes))))?)
+        let copy = || memory.write_aside(|content| with!(content, buffer => buffer.copy_from_slice(offset, bytes)));
+        Ok(signals::detach(py, copy)??)
     }
 
     /// The whole memory as an array of bytes, which shares its ownership.
@@ -153,7 +193,7 @@ impl Buffer {
         self.refuse_views(call)?;
         let memory = self.open()?;
         let memory: &Memory = &memory;
-        match py.detach(|| memory.with_growable(work)) {
+        match signals::detach(py, || memory.with_growable(work))? {
             Some(done) => Ok(done?),
             None => {
                 let text = "the Buffer does not grow: VirtualMemory.allocate_growable makes one that does, until it is \
@@ -254,7 +294,7 @@ impl Buffer {
     /// Waits for the work of the home stream so far.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
         let home = with!(&*self.open()?.read(), buffer => buffer.stream().clone());
-        Ok(py.detach(|| home.synchronize())?)
+        Ok(signals::detach(py, || home.synchronize())??)
     }
 
     /// Copies `source` to this buffer, to `offset`: `size` bytes of a Buffer from `source_offset` on, in stream order, or
@@ -273,9 +313,9 @@ impl Buffer {
             let (memory, source) = (self.open()?, source.get().open()?);
             let (memory, source): (&Memory, &Memory) = (&memory, &source);
             let size = size.unwrap_or(usize::MAX);
-            return Ok(py.detach(|| memory.copy_from(offset, source, source_offset, size))?);
+            return Ok(signals::detach(py, || memory.copy_from(offset, source, source_offset, size))??);
         }
-        let bytes = readable(source)?;
+        let bytes = readable("source", source)?;
         let range =
             cuda_mem_dynamic::range("Buffer.copy_from", source_offset, size.unwrap_or(usize::MAX), bytes.len())?;
         self.write(py, offset, &bytes[range])
@@ -285,9 +325,9 @@ impl Buffer {
     /// buffer's work and for the copy.
     #[pyo3(signature = (destination, *, offset = 0))]
     fn copy_to(&self, py: Python<'_>, destination: &Bound<'_, PyAny>, offset: usize) -> Outcome {
-        let view = cast_to_bytes(destination)?;
+        let view = cast_to_bytes("destination", destination)?;
         if view.readonly() {
-            return Err(PyTypeError::new_err("the destination is read-only").into());
+            return Err(PyTypeError::new_err("destination is read-only: pass a bytearray or a writable array").into());
         }
         let memory = self.open()?;
         let memory: &Memory = &memory;
@@ -298,7 +338,8 @@ impl Buffer {
             // its memory meanwhile is Python's rule for such views.
             size => unsafe { core::slice::from_raw_parts_mut(view.buf_ptr().cast(), size) },
         };
-        Ok(py.detach(|| memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(offset, bytes))))?)
+        let copy = || memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(offset, bytes)));
+        Ok(signals::detach(py, copy)??)
     }
 
     /// The bytes from `offset` on; without `size`, all the rest. Waits for the buffer's work.
@@ -309,10 +350,9 @@ impl Buffer {
         let length = with!(&*memory.read(), buffer => buffer.len());
         let range = cuda_mem_dynamic::range("Buffer.to_bytes", offset, size.unwrap_or(usize::MAX), length)?;
         Ok(PyBytes::new_with(py, range.len(), |bytes| {
-            let read = py.detach(|| {
-                memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(range.start, bytes)))
-            });
-            Ok(read.map_err(crate::error::Failure::from)?)
+            let copy =
+                || memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(range.start, bytes)));
+            Ok(signals::detach(py, copy)?.map_err(crate::error::Failure::from)?)
         })?)
     }
 
@@ -330,7 +370,7 @@ impl Buffer {
                 Ok(py.detach(|| memory.fill(offset, size, &[byte]))?)
             }
             Err(_) => {
-                let bytes = readable(value)?;
+                let bytes = readable("value", value)?;
                 let bytes: &[u8] = &bytes;
                 Ok(py.detach(|| memory.fill(offset, size, bytes))?)
             }
@@ -341,7 +381,12 @@ impl Buffer {
     fn equals(&self, py: Python<'_>, other: PyRef<'_, Buffer>) -> Outcome<bool> {
         let (memory, other) = (self.open()?, other.open()?);
         let (memory, other): (&Memory, &Memory) = (&memory, &other);
-        Ok(py.detach(|| memory.equals(other))?)
+        let homes = [memory, other].map(|memory| with!(&*memory.read(), buffer => buffer.stream().clone()));
+        Ok(signals::detach(py, || {
+            // The wait of the comparison itself keeps its memory, and is not cut.
+            homes.iter().try_for_each(|home| home.synchronize())?;
+            memory.equals(other)
+        })??)
     }
 
     /// Makes the CPU's writes to a range visible to device work that is queued later. Mapped and write-combined memory need
@@ -529,8 +574,9 @@ impl Buffer {
         // Before the wait, so that the memory stays.
         this.views.fetch_add(1, Ordering::Relaxed);
         drop(memory);
-        let waited = slf.py().detach(|| home.synchronize()).map_err(crate::error::Failure::from);
-        let filled = waited.map_err(PyErr::from).and_then(|()| {
+        let waited = signals::detach(slf.py(), || home.synchronize())
+            .and_then(|waited| Ok(waited.map_err(crate::error::Failure::from)?));
+        let filled = waited.and_then(|()| {
             let pointer = pointer.unwrap_or(core::ptr::dangling_mut()).cast::<c_void>();
             // SAFETY: Python passes a view to fill; the memory stays while `views` counts it.
             match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length as ffi::Py_ssize_t, 0, flags) } {

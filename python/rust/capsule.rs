@@ -1,6 +1,7 @@
 //! DLPack's capsules.
 
 use crate::error::{Failure, Outcome, failed_as, raise};
+use crate::signals;
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use cuda_mem::Stream;
@@ -86,7 +87,7 @@ pub fn export<'py>(
     // A view that needs no order needs no call of the driver.
     let managed = match options.consumer {
         Consumer::Unordered if copy != Some(true) && wanted.is_none() => array.to_dlpack(&options),
-        _ => py.detach(|| array.to_dlpack(&options)),
+        _ => signals::detach(py, || array.to_dlpack(&options))?,
     }
     .map_err(|error| failed_as("ExchangeError", &error))?;
     capsule(py, managed, max_version.is_some_and(|(major, _)| major >= 1))

@@ -189,7 +189,8 @@ impl Context {
         self.inner.raw().addr()
     }
 
-    /// Waits for all work of the context.
+    /// Waits for all work of the context. Handlers of signals, as that of Ctrl-C, run after the wait: to end it, wait for the
+    /// streams first.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
         Ok(py.detach(|| self.inner.synchronize())?)
     }

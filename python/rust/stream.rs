@@ -3,6 +3,7 @@
 use crate::context::{Context, context_of};
 use crate::error::{Outcome, refused};
 use crate::event::{Event, new_event};
+use crate::signals;
 use core::ptr;
 use core::time::Duration;
 use cuda_mem::StreamOptions;
@@ -35,7 +36,7 @@ pub fn wait_within(
     wait_for: impl FnOnce(Duration) -> cuda_mem::Result<()> + Send,
 ) -> Outcome {
     let limit = timeout.map(limit).transpose()?;
-    Ok(py.detach(|| limit.map_or_else(wait, wait_for))?)
+    Ok(signals::detach(py, || limit.map_or_else(wait, wait_for))??)
 }
 
 /// Calls `work` with the stream of an argument: a Stream, an object with `__cuda_stream__`, or None for `default`.
