@@ -257,3 +257,13 @@ def test_an_unknown_version_of_the_interface_is_refused() -> None:
         assert cuda_mem.from_array_interface(Described(buffer, version=version)).size == 16
     with pytest.raises(cuda_mem.ExchangeError, match="version 99"):
         cuda_mem.from_array_interface(Described(buffer, version=99))
+
+
+def test_negative_strides_are_read_from_the_first_element() -> None:
+    buffer = cuda_mem.DeviceMemory().copy_of(np.arange(16, dtype="f4"))
+    last = {"data": (buffer.handle + 60, False), "strides": (-4,)}
+    array = cuda_mem.from_array_interface(Described(buffer, **last))
+    assert np.from_dlpack(array, device="cpu").tolist() == list(range(15, -1, -1))
+    with pytest.raises(cuda_mem.ArgumentError, match="highest one if strides are negative"):
+        cuda_mem.from_array_interface(Described(buffer, strides=(-4,)))
+    assert buffer.view("float32", 4, strides=[-1], offset=12).strides == (-1,)

@@ -98,17 +98,21 @@ impl PointerInfo {
         Ok(Self::host_only(pointer))
     }
 
-    /// Whether the memory that this tells about contains `size` bytes, more than 0, from an address on. Virtual memory may
-    /// be mapped piece by piece, and the driver reports each piece, so beyond the first piece this looks at the last byte
-    /// only.
-    pub(crate) fn contains(&self, context: &Context, pointer: CUdeviceptr, size: usize) -> Result<bool> {
-        let Extent { start, length, plain } = Extent::at(context, pointer)?;
-        let Some(last) = pointer.checked_add(size as u64 - 1) else { return Ok(false) };
-        if contains(start, length, pointer, size) {
+    /// Whether the memory that this tells about, of an address `at`, contains `size` bytes, more than 0, from `start` on.
+    /// Virtual memory may be mapped piece by piece, and the driver reports each piece, so beyond the piece of the address
+    /// this looks at the first and the last byte only.
+    pub(crate) fn contains(&self, context: &Context, at: CUdeviceptr, start: CUdeviceptr, size: usize) -> Result<bool> {
+        let extent = Extent::at(context, at)?;
+        let Some(last) = start.checked_add(size as u64 - 1) else { return Ok(false) };
+        if contains(extent.start, extent.length, start, size) {
             return Ok(true);
         }
-        let has_pieces = !self.accessibility.managed && plain == 0;
-        Ok(has_pieces && Self::of(context, last)?.accessibility == self.accessibility)
+        if self.accessibility.managed || extent.plain != 0 {
+            return Ok(false);
+        }
+        let reaches =
+            |pointer| Ok::<bool, crate::Error>(Self::of(context, pointer)?.accessibility == self.accessibility);
+        Ok(reaches(start)? && reaches(last)?)
     }
 
     /// The memory as a block. `pointer` is the address that was asked about.

@@ -154,9 +154,10 @@ impl ArrayInterface {
             }
             let range = tensor.byte_range();
             let size = (range.end - range.start) as usize;
-            if !info.contains(context, range.start, size)? {
+            if !info.contains(context, tensor.address(), range.start, size)? {
                 let value = format!("{:?} of {size} bytes at {:#x}", tensor.shape(), range.start);
-                let rule = "the array must lie within one allocation: check the shape, the strides and the address";
+                let rule = "the array must lie within one allocation: check the shape, the strides, and the address, which is \
+                            that of the element with index 0, the highest one if strides are negative";
                 return Err(Error::invalid(CALL, "shape", value, rule));
             }
             let device = match info.device {
