@@ -281,7 +281,9 @@ impl Buffer {
     }
 
     /// Tells that work of another stream, queued until now, uses the memory: the home stream waits for it before the
-    /// memory is used again or freed.
+    /// memory is used again or freed. The stream may be of another device that uses the memory; an object with
+    /// `__cuda_stream__` is taken for a stream of the memory's device, so pass `Stream.from_handle(object, context)` for one
+    /// of another.
     fn record_use(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
         let memory = self.open()?;
         let memory: &Memory = &memory;

@@ -1,7 +1,7 @@
 //! Drivers, devices and contexts.
 
 use crate::drop_errors;
-use crate::error::Outcome;
+use crate::error::{Outcome, shown};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -155,7 +155,11 @@ pub fn context_of(py: Python<'_>, argument: Option<&Bound<'_, PyAny>>) -> Outcom
         let device = device.get().inner.clone();
         return primary(py, &device);
     }
-    open(py, argument.extract::<i32>()?)
+    let ordinal = argument.extract::<i32>().map_err(|_| {
+        let text = format!("context must be a Context, a Device, an ordinal, or None, not {}", shown(argument));
+        pyo3::exceptions::PyTypeError::new_err(text)
+    })?;
+    open(py, ordinal)
 }
 
 fn open(py: Python<'_>, ordinal: i32) -> Outcome<cuda_mem::Context> {

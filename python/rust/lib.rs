@@ -21,6 +21,7 @@ mod context;
 mod drop_errors;
 mod error;
 mod event;
+mod names;
 mod pool;
 mod resource;
 mod signals;
