@@ -899,7 +899,10 @@ typedef bool (*cudamem_out_of_memory_callback)(size_t requested, size_t free, ui
 typedef struct {
     /** sizeof(cudamem_pool_options). */
     size_t size;
-    /** The size of the first region, which the pool allocates when it is made. 2 MiB by default. */
+    /**
+     * The size of the first region, which the pool allocates when it is made. 2 MiB by default, or the maximum if that is
+     * less; other sizes beyond the maximum are refused.
+     */
     uint64_t initial;
     /**
      * The smallest region that the pool grows by. 2 MiB by default. A pool that grows in place adds at least so much new
@@ -912,7 +915,7 @@ typedef struct {
     uint64_t largest_growth;
     /**
      * The largest total size of all regions. No limit by default. A pool that grows in place takes whole chunks (2 MiB
-     * on an H100), never more than this.
+     * on an H100), never more than this. A maximum below one chunk, or below 256 bytes, is refused.
      */
     uint64_t maximum;
     /** How much freed memory each thread may cache until memory runs short. 64 MiB by default. */
@@ -1401,7 +1404,8 @@ cudamem_status cudamem_synchronize_for(uint64_t id, double seconds);
 
 /**
  * Records that work queued on stream so far uses a buffer, a view, a flag, a counter, a ring, or a frame: kernels that
- * were launched with its address or descriptor. Later operations of a buffer, including its free, wait for that work.
+ * were launched with its address or descriptor. Later operations of a buffer, including its free, wait for that work. The
+ * stream may be of another device, which uses the memory directly.
  * The memory of the others is not reused, and a frame is not handed out again, before that work is done.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a frame is used on a stream that captures a graph, or on a per-thread

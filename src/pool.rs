@@ -50,7 +50,8 @@ pub type cudamem_out_of_memory_callback =
 pub struct cudamem_pool_options {
     /// sizeof(cudamem_pool_options).
     pub size: usize,
-    /// The size of the first region, which the pool allocates when it is made. 2 MiB by default.
+    /// The size of the first region, which the pool allocates when it is made. 2 MiB by default, or the maximum if that is
+    /// less; other sizes beyond the maximum are refused.
     pub initial: u64,
     /// The smallest region that the pool grows by. 2 MiB by default. A pool that grows in place adds at least so much new
     /// memory. Pools over device memory and over virtual memory grow in place: they waste little memory, whatever the
@@ -60,7 +61,7 @@ pub struct cudamem_pool_options {
     /// The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default.
     pub largest_growth: u64,
     /// The largest total size of all regions. No limit by default. A pool that grows in place takes whole chunks (2 MiB
-    /// on an H100), never more than this.
+    /// on an H100), never more than this. A maximum below one chunk, or below 256 bytes, is refused.
     pub maximum: u64,
     /// How much freed memory each thread may cache until memory runs short. 64 MiB by default.
     pub front_capacity: u64,

@@ -1,7 +1,7 @@
 //! The Rust library's names in its error texts, and what stands for them in C.
 
 /// Names that rules and remedies contain.
-const NAMES: [(&str, &str); 24] = [
+const NAMES: [(&str, &str); 25] = [
     ("`copy_from_slice` and `copy_to_slice`", "cudamem_buffer_write and cudamem_buffer_read"),
     ("(copy_to_slice, copy_from_slice)", "(cudamem_buffer_read, cudamem_buffer_write)"),
     ("wrap it in `adaptor::Aligned`", "use cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_ALIGNED"),
@@ -30,22 +30,14 @@ const NAMES: [(&str, &str); 24] = [
     ("from DeviceMemory itself", "from device memory itself"),
     ("put the Fallback over two pools", "put the fallback over two pools"),
     ("(Rust's `Command`, Python's \"spawn\")", "(posix_spawn, Python's \"spawn\")"),
+    ("(Event::with_timing)", "(CUDAMEM_EVENT_TIMING)"),
     ("Stream::synchronize", "cudamem_stream_synchronize"),
     ("Event::synchronize", "cudamem_event_synchronize"),
 ];
 
 /// An error text of the Rust library for a C program, behind the name of the C function.
 pub fn in_c(text: &str) -> String {
-    let text = without_call(text).unwrap_or(text);
-    NAMES.iter().fold(text.to_owned(), |text, (rust, c)| text.replace(rust, c))
-}
-
-/// The text without the name of a Rust function at its beginning: `Buffer::fill: ` or `Buffer::fill failed: `.
-fn without_call(text: &str) -> Option<&str> {
-    let end = text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != ':' && letter != '_')?;
-    let (call, rest) = (text[..end].trim_end_matches(':'), &text[end..]);
-    let named = call.contains("::") && !call.starts_with("cu");
-    named.then(|| rest.strip_prefix(" failed:").unwrap_or(rest).trim_start())
+    cuda_mem_dynamic::renamed(text, &NAMES)
 }
 
 #[cfg(test)]
@@ -54,15 +46,8 @@ mod tests {
 
     #[test]
     fn names_of_rust_become_those_of_c() {
-        for (text, expected) in [
-            ("Buffer::read: bytes 0 to 0+9 lie outside", "bytes 0 to 0+9 lie outside"),
-            ("Channel::send failed: Broken pipe", "Broken pipe"),
-            ("cuMemAlloc_v2 failed: CUDA_ERROR_INVALID_VALUE", "cuMemAlloc_v2 failed: CUDA_ERROR_INVALID_VALUE"),
-            ("buffer is 0: it must not", "buffer is 0: it must not"),
-            ("Pool::allocate: make one with Stream::new", "make one with cudamem_stream_create"),
-        ] {
-            assert_eq!(in_c(text), expected);
-        }
+        let text = "Pool::allocate: make one with Stream::new";
+        assert_eq!(in_c(text), "make one with cudamem_stream_create");
     }
 
     #[test]

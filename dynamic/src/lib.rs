@@ -24,9 +24,11 @@
 
 mod locks;
 mod memory;
+mod names;
 mod resource;
 mod transfer;
 
 pub use locks::{Guard, Mutex, RwLock};
 pub use memory::{Content, Memory, lock_both, range};
+pub use names::renamed;
 pub use resource::{Resource, ResourceType, Source};

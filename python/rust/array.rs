@@ -2,8 +2,10 @@
 
 use crate::capsule;
 use crate::context::context_of;
-use crate::error::{Outcome, refused};
+use crate::error::{Outcome, raise, refused, shown};
 use crate::exchange;
+use crate::names::in_python;
+use crate::signals;
 use crate::stream::{Stream, with_stream};
 use cuda_mem::DataType;
 use cuda_mem::interchange::SharedTensor;
@@ -44,10 +46,13 @@ fn data_type(argument: &Bound<'_, PyAny>) -> Outcome<DataType> {
 
 /// A shape: an int or a sequence of ints.
 fn shape_of(argument: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
-    match argument.extract::<i64>() {
-        Ok(extent) => Ok(vec![extent]),
-        Err(_) => Ok(argument.extract()?),
+    if let Ok(extent) = argument.extract::<i64>() {
+        return Ok(vec![extent]);
     }
+    argument.extract().map_err(|_| {
+        let text = format!("shape must be an int of at most 64 bits or a sequence of such, not {}", shown(argument));
+        PyTypeError::new_err(text).into()
+    })
 }
 
 impl Array {
@@ -99,7 +104,7 @@ impl Array {
         match py.detach(|| self.tensor.cuda_array_interface()) {
             Ok(interface) => Ok(Self::dict(py, &interface, true)?),
             // Consumers ask by hasattr.
-            Err(error) => Err(PyAttributeError::new_err(error.to_string()).into()),
+            Err(error) => Err(PyAttributeError::new_err(in_python(&error.to_string())).into()),
         }
     }
 }
@@ -164,16 +169,16 @@ impl Array {
     /// Copies an array of the same shape and type into this one, in stream order, whatever the layouts and devices.
     fn copy_from(&self, py: Python<'_>, source: PyRef<'_, Array>) -> Outcome {
         let (target, source) = (self.tensor.clone(), source.tensor.clone());
-        Ok(py.detach(|| {
+        Ok(signals::detach(py, || {
             let mut target = target.into_view()?;
             target.copy_from(&source.into_view()?)
-        })?)
+        })??)
     }
 
     /// Waits for the work of the home stream so far.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
         let home = self.tensor.memory()?.stream().clone();
-        Ok(py.detach(|| home.synchronize())?)
+        Ok(signals::detach(py, || home.synchronize())??)
     }
 
     /// The array as a numpy array without a copy, if the CPU addresses the memory.
@@ -220,9 +225,9 @@ impl Array {
     /// numpy's array interface. Waits for the work on the memory. AttributeError if the CPU does not address it.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        match py.detach(|| self.tensor.array_interface()) {
+        match signals::detach(py, || self.tensor.array_interface())? {
             Ok(interface) => Ok(Self::dict(py, &interface, false)?),
-            Err(error) => Err(PyAttributeError::new_err(error.to_string()).into()),
+            Err(error) => Err(PyAttributeError::new_err(in_python(&error.to_string())).into()),
         }
     }
 
@@ -281,7 +286,11 @@ pub fn from_array_interface(
             }
         },
     };
-    let text: String = py.import("json")?.call_method1("dumps", (said,))?.extract()?;
+    let text = py.import("json")?.call_method1("dumps", (&said,)).and_then(|text| text.extract::<String>());
+    let text = text.map_err(|error| {
+        let text = format!("the array interface {} is not one of ints, texts and tuples: {error}", shown(&said));
+        raise("ExchangeError", text, None)
+    })?;
     let interface = ArrayInterface::from_json(&text)?;
     let default = cuda_mem::Stream::legacy_default(&context_of(py, context)?);
     let owner = Arc::new(array.clone().unbind());

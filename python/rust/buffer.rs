@@ -4,12 +4,15 @@ use crate::array::Array;
 use crate::context::Context;
 use crate::drop_errors;
 use crate::error::{Outcome, raise, refused};
+use crate::signals;
 use crate::stream::{Stream, with_stream};
 use core::ffi::{c_int, c_void};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::interchange::SharedTensor;
-use cuda_mem::memory::Accessibility;
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{Accessibility, Growth};
 use cuda_mem_dynamic::{Content, Memory, with};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -69,19 +72,58 @@ impl Deref for Bytes {
     }
 }
 
-/// The bytes of an argument, such as bytes, a memoryview or a numpy array of any type.
-pub fn readable(object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
-    let view = cast_to_bytes(object)?;
+/// The bytes of an argument, such as bytes, a memoryview or a numpy array of any type of values.
+pub fn readable(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
+    let view = cast_to_bytes(argument, object)?;
     Ok(Bytes(view))
 }
 
-fn cast_to_bytes(object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
+/// Whether elements of a format, as the module struct and PEP 3118 spell it, contain addresses: of objects of Python, or
+/// pointers.
+fn has_addresses(format: &str) -> bool {
+    // Names of fields stand between colons.
+    let types: String = format.split(':').step_by(2).collect();
+    let real = |place: usize| types[place + 1..].starts_with(['e', 'f', 'd', 'g']);
+    types.char_indices().any(|(place, code)| match code {
+        'O' | 'P' | '&' | 'X' | 'z' => true,
+        // Zf is a complex number, and a single Z a text's address.
+        'Z' => !real(place),
+        _ => false,
+    })
+}
+
+/// Whether an object has the buffer protocol.
+fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object lives.
+    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
+}
+
+fn cast_to_bytes(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
     let py = object.py();
+    if !has_buffer(object) {
+        let kind = object.get_type().qualname()?;
+        let text = format!(
+            "{argument} must be an object with the buffer protocol, such as bytes or a numpy array, not {kind}"
+        );
+        return Err(PyTypeError::new_err(text).into());
+    }
     // memoryview.cast takes contiguous views of any type, and an empty one only as bytes.
     let view = PyMemoryView::from(object)?;
+    let format: String = view.getattr("format")?.extract()?;
+    if has_addresses(&format) {
+        let dtype = match object.getattr_opt("dtype")? {
+            Some(dtype) => format!("dtype {}", dtype.str()?),
+            None => format!("format {format:?}"),
+        };
+        let text = format!(
+            "{argument} has elements of {dtype}, which are addresses and mean nothing elsewhere: pass numbers or bytes, as \
+             array.astype(\"float32\") does"
+        );
+        return Err(PyTypeError::new_err(text).into());
+    }
     let is_contiguous: bool = view.getattr("c_contiguous")?.extract()?;
     if !is_contiguous {
-        let text = "the object's memory is not C-contiguous: copy it first, as numpy.ascontiguousarray does";
+        let text = format!("{argument} is not C-contiguous in memory: copy it first, as numpy.ascontiguousarray does");
         return Err(refused(text));
     }
     let is_empty = view.getattr("nbytes")?.extract::<usize>()? == 0;
@@ -117,8 +159,8 @@ impl Buffer {
     pub fn write(&self, py: Python<'_>, offset: usize, bytes: &[u8]) -> Outcome {
         let memory = self.open()?;
         let memory: &Memory = &memory;
-        Ok(py
-            .detach(|| memory.write_aside(|content| with!(content, buffer => buffer.copy_from_slice(offset, bytes))))?)
+        let copy = || memory.write_aside(|content| with!(content, buffer => buffer.copy_from_slice(offset, bytes)));
+        Ok(signals::detach(py, copy)??)
     }
 
     /// The whole memory as an array of bytes, which shares its ownership.
@@ -126,8 +168,9 @@ impl Buffer {
         Ok(self.open()?.slice(0, usize::MAX)?.tensor())
     }
 
-    fn size_or_0(&self) -> usize {
-        self.open().map_or(0, |memory| with!(&*memory.read(), buffer => buffer.len()))
+    /// The size, 0 if the buffer is closed.
+    fn len(&self) -> Outcome<usize> {
+        if self.is_closed() { Ok(0) } else { Ok(with!(&*self.open()?.read(), buffer => buffer.len())) }
     }
 
     fn refuse_views(&self, call: &str) -> Outcome {
@@ -141,17 +184,16 @@ impl Buffer {
         }
     }
 
-    fn with_growable(
+    fn with_growable<R: Send>(
         &self,
         py: Python<'_>,
         call: &str,
-        work: impl FnOnce(&mut cuda_mem::buffer::GrowableBuffer<u8, cuda_mem::memory::kind::Any>) -> cuda_mem::Result<()>
-        + Send,
-    ) -> Outcome {
+        work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R> + Send,
+    ) -> Outcome<R> {
         self.refuse_views(call)?;
         let memory = self.open()?;
         let memory: &Memory = &memory;
-        match py.detach(|| memory.with_growable(work)) {
+        match signals::detach(py, || memory.with_growable(work))? {
             Some(done) => Ok(done?),
             None => {
                 let text = "the Buffer does not grow: VirtualMemory.allocate_growable makes one that does, until it is \
@@ -166,12 +208,12 @@ impl Buffer {
 impl Buffer {
     /// The size in bytes; 0 when the buffer is closed.
     #[getter]
-    fn size(&self) -> usize {
-        self.size_or_0()
+    fn size(&self) -> Outcome<usize> {
+        self.len()
     }
 
-    fn __len__(&self) -> usize {
-        self.size_or_0()
+    fn __len__(&self) -> Outcome<usize> {
+        self.len()
     }
 
     /// The address for devices, a CUdeviceptr. Raises ClosedError when the buffer is closed.
@@ -239,7 +281,9 @@ impl Buffer {
     }
 
     /// Tells that work of another stream, queued until now, uses the memory: the home stream waits for it before the
-    /// memory is used again or freed.
+    /// memory is used again or freed. The stream may be of another device that uses the memory; an object with
+    /// `__cuda_stream__` is taken for a stream of the memory's device, so pass `Stream.from_handle(object, context)` for one
+    /// of another.
     fn record_use(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
         let memory = self.open()?;
         let memory: &Memory = &memory;
@@ -252,7 +296,7 @@ impl Buffer {
     /// Waits for the work of the home stream so far.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
         let home = with!(&*self.open()?.read(), buffer => buffer.stream().clone());
-        Ok(py.detach(|| home.synchronize())?)
+        Ok(signals::detach(py, || home.synchronize())??)
     }
 
     /// Copies `source` to this buffer, to `offset`: `size` bytes of a Buffer from `source_offset` on, in stream order, or
@@ -271,9 +315,9 @@ impl Buffer {
             let (memory, source) = (self.open()?, source.get().open()?);
             let (memory, source): (&Memory, &Memory) = (&memory, &source);
             let size = size.unwrap_or(usize::MAX);
-            return Ok(py.detach(|| memory.copy_from(offset, source, source_offset, size))?);
+            return Ok(signals::detach(py, || memory.copy_from(offset, source, source_offset, size))??);
         }
-        let bytes = readable(source)?;
+        let bytes = readable("source", source)?;
         let range =
             cuda_mem_dynamic::range("Buffer.copy_from", source_offset, size.unwrap_or(usize::MAX), bytes.len())?;
         self.write(py, offset, &bytes[range])
@@ -283,9 +327,9 @@ impl Buffer {
     /// buffer's work and for the copy.
     #[pyo3(signature = (destination, *, offset = 0))]
     fn copy_to(&self, py: Python<'_>, destination: &Bound<'_, PyAny>, offset: usize) -> Outcome {
-        let view = cast_to_bytes(destination)?;
+        let view = cast_to_bytes("destination", destination)?;
         if view.readonly() {
-            return Err(PyTypeError::new_err("the destination is read-only").into());
+            return Err(PyTypeError::new_err("destination is read-only: pass a bytearray or a writable array").into());
         }
         let memory = self.open()?;
         let memory: &Memory = &memory;
@@ -296,7 +340,8 @@ impl Buffer {
             // its memory meanwhile is Python's rule for such views.
             size => unsafe { core::slice::from_raw_parts_mut(view.buf_ptr().cast(), size) },
         };
-        Ok(py.detach(|| memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(offset, bytes))))?)
+        let copy = || memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(offset, bytes)));
+        Ok(signals::detach(py, copy)??)
     }
 
     /// The bytes from `offset` on; without `size`, all the rest. Waits for the buffer's work.
@@ -307,10 +352,9 @@ impl Buffer {
         let length = with!(&*memory.read(), buffer => buffer.len());
         let range = cuda_mem_dynamic::range("Buffer.to_bytes", offset, size.unwrap_or(usize::MAX), length)?;
         Ok(PyBytes::new_with(py, range.len(), |bytes| {
-            let read = py.detach(|| {
-                memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(range.start, bytes)))
-            });
-            Ok(read.map_err(crate::error::Failure::from)?)
+            let copy =
+                || memory.read_aside(|content| with!(content, buffer => buffer.copy_to_slice(range.start, bytes)));
+            Ok(signals::detach(py, copy)?.map_err(crate::error::Failure::from)?)
         })?)
     }
 
@@ -328,7 +372,7 @@ impl Buffer {
                 Ok(py.detach(|| memory.fill(offset, size, &[byte]))?)
             }
             Err(_) => {
-                let bytes = readable(value)?;
+                let bytes = readable("value", value)?;
                 let bytes: &[u8] = &bytes;
                 Ok(py.detach(|| memory.fill(offset, size, bytes))?)
             }
@@ -339,7 +383,12 @@ impl Buffer {
     fn equals(&self, py: Python<'_>, other: PyRef<'_, Buffer>) -> Outcome<bool> {
         let (memory, other) = (self.open()?, other.open()?);
         let (memory, other): (&Memory, &Memory) = (&memory, &other);
-        Ok(py.detach(|| memory.equals(other))?)
+        let homes = [memory, other].map(|memory| with!(&*memory.read(), buffer => buffer.stream().clone()));
+        Ok(signals::detach(py, || {
+            // The wait of the comparison itself keeps its memory, and is not cut.
+            homes.iter().try_for_each(|home| home.synchronize())?;
+            memory.equals(other)
+        })??)
     }
 
     /// Makes the CPU's writes to a range visible to device work that is queued later. Mapped and write-combined memory need
@@ -388,7 +437,7 @@ impl Buffer {
             let text = "a Buffer takes slices, as buffer[0:4]; memoryview(buffer) has single bytes";
             return Err(PyTypeError::new_err(text).into());
         };
-        let range = slice.indices(self.size_or_0() as isize)?;
+        let range = slice.indices(self.len()? as isize)?;
         if range.step != 1 {
             return Err(PyIndexError::new_err("the step of a slice of a Buffer must be 1").into());
         }
@@ -428,12 +477,21 @@ impl Buffer {
         })
     }
 
-    /// Grows a growable buffer to `size` bytes; the new bytes are zeros. ArgumentError if the buffer does not grow.
-    fn grow_to(&self, py: Python<'_>, size: usize) -> Outcome {
-        self.with_growable(py, "grow_to", move |growable| growable.grow_to(size).map(drop))
+    /// Grows a growable buffer to `size` bytes; the new bytes are zeros. Returns whether the memory has moved.
+    ///
+    /// Up to the capacity, the addresses stay. Beyond it, the same memory moves to twice as many addresses, after a wait for
+    /// the home stream: `handle` is then another number, and kernels and libraries that still use the old one fail. No
+    /// Python object is left with old addresses: raises SharedError while a memoryview lives, and ArgumentError if the
+    /// buffer does not grow, as after a slice, a `view` or an export.
+    ///
+    /// >>> buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 21)
+    /// >>> buffer.grow_to(1 << 21), buffer.grow_to(1 << 23)
+    /// (False, True)
+    fn grow_to(&self, py: Python<'_>, size: usize) -> Outcome<bool> {
+        self.with_growable(py, "grow_to", move |growable| Ok(growable.grow_to(size)? == Growth::Moved))
     }
 
-    /// Shrinks a growable buffer to `size` bytes.
+    /// Shrinks a growable buffer to `size` bytes, after a wait for the home stream. The addresses stay. Raises as `grow_to`.
     fn shrink_to(&self, py: Python<'_>, size: usize) -> Outcome {
         self.with_growable(py, "shrink_to", move |growable| growable.shrink_to(size))
     }
@@ -524,8 +582,9 @@ impl Buffer {
         // Before the wait, so that the memory stays.
         this.views.fetch_add(1, Ordering::Relaxed);
         drop(memory);
-        let waited = slf.py().detach(|| home.synchronize()).map_err(crate::error::Failure::from);
-        let filled = waited.map_err(PyErr::from).and_then(|()| {
+        let waited = signals::detach(slf.py(), || home.synchronize())
+            .and_then(|waited| Ok(waited.map_err(crate::error::Failure::from)?));
+        let filled = waited.and_then(|()| {
             let pointer = pointer.unwrap_or(core::ptr::dangling_mut()).cast::<c_void>();
             // SAFETY: Python passes a view to fill; the memory stays while `views` counts it.
             match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length as ffi::Py_ssize_t, 0, flags) } {
@@ -557,9 +616,12 @@ impl Buffer {
                     Content::Shared(_) => ", shared",
                     Content::Growable(_) => ", growable",
                 };
-                format!("Buffer(handle={:#x}, size={}{kind})", memory.device_pointer(), self.size_or_0())
+                let size = with!(&*memory.read(), buffer => buffer.len());
+                format!("Buffer(handle={:#x}, size={size}{kind})", memory.device_pointer())
             }
-            Err(_) => "Buffer(closed)".to_owned(),
+            Err(_) if self.is_closed() => "Buffer(closed)".to_owned(),
+            Err(_) if cuda_mem::check_not_forked("repr").is_err() => "Buffer(of the parent process)".to_owned(),
+            Err(_) => "Buffer(closing)".to_owned(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Failure, Outcome, failed_as, raise};
 use crate::exchange;
+use crate::signals;
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use cuda_mem::Stream;
@@ -98,7 +99,7 @@ pub fn managed(
     // A view that needs no order needs no call of the driver.
     match options.consumer {
         Consumer::Unordered if copy != Some(true) && wanted.is_none() => array.to_dlpack(&options),
-        _ => py.detach(|| array.to_dlpack(&options)),
+        _ => signals::detach(py, || array.to_dlpack(&options))?,
     }
     .map_err(|error| failed_as("ExchangeError", &error))
 }

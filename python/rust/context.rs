@@ -1,7 +1,7 @@
 //! Drivers, devices and contexts.
 
 use crate::drop_errors;
-use crate::error::Outcome;
+use crate::error::{Outcome, shown};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -155,7 +155,11 @@ pub fn context_of(py: Python<'_>, argument: Option<&Bound<'_, PyAny>>) -> Outcom
         let device = device.get().inner.clone();
         return primary(py, &device);
     }
-    open(py, argument.extract::<i32>()?)
+    let ordinal = argument.extract::<i32>().map_err(|_| {
+        let text = format!("context must be a Context, a Device, an ordinal, or None, not {}", shown(argument));
+        pyo3::exceptions::PyTypeError::new_err(text)
+    })?;
+    open(py, ordinal)
 }
 
 /// The primary context of a device.
@@ -190,7 +194,8 @@ impl Context {
         self.inner.raw().addr()
     }
 
-    /// Waits for all work of the context.
+    /// Waits for all work of the context. Handlers of signals, as that of Ctrl-C, run after the wait: to end it, wait for the
+    /// streams first.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
         Ok(py.detach(|| self.inner.synchronize())?)
     }

@@ -50,6 +50,10 @@ fn warn_now(py: Python<'_>) -> PyResult<()> {
 /// []
 #[pyfunction]
 pub fn take_drop_errors() -> Vec<String> {
+    // A forked child takes no lock.
+    if cuda_mem::check_not_forked("take_drop_errors").is_err() {
+        return Vec::new();
+    }
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     WAITING.store(false, Ordering::Relaxed);
     std::mem::take(&mut *texts)

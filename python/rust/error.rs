@@ -1,5 +1,6 @@
 //! Errors of cuda-mem as exceptions.
 
+use crate::names::in_python;
 use cuda_mem::{Error, Refused};
 use pyo3::prelude::*;
 
@@ -69,7 +70,7 @@ fn failed(error: &Error) -> Failure {
 
 /// The exception of an error, of another class than most of its kind.
 pub fn failed_as(class: &'static str, error: &Error) -> Failure {
-    raise(class, error.to_string(), error.driver_code().map(|code| code.0))
+    raise(class, in_python(&error.to_string()), error.driver_code().map(|code| code.0))
 }
 
 /// An exception of a class of `cuda_mem._errors`, with the driver's code if it has one.
@@ -91,4 +92,13 @@ pub fn raise(class: &'static str, text: impl Into<String>, code: Option<u32>) ->
 /// The exception of a refused argument.
 pub fn refused(text: impl Into<String>) -> Failure {
     raise("ArgumentError", text, None)
+}
+
+/// A value for a text, with its type: `"a" (str)`.
+pub fn shown(value: &Bound<'_, PyAny>) -> String {
+    let kind = value.get_type().qualname().map_or_else(|_| "an object".to_owned(), |name| name.to_string());
+    match value.repr() {
+        Ok(text) => format!("{:.80} ({kind})", text.to_string_lossy()),
+        Err(_) => kind,
+    }
 }

@@ -5,7 +5,8 @@
 //!
 //! - Classes are frozen. A lock of an object is only tried, never waited for: a thread that waited for it under the GIL
 //!   would stop the thread that has it and wants the GIL. `vkgdr` differs, and says why.
-//! - The GIL is released around each call that may call the driver or wait. Frees of pools do neither.
+//! - The GIL is released around each call that may call the driver or wait. Frees of pools do neither. Calls that may wait
+//!   for work are made by `signals::detach`, so that Ctrl-C ends them.
 //! - Drops of cuda-mem's values touch no Python object, and wait for nothing.
 
 #![allow(clippy::disallowed_types, reason = "locks are only tried")]
@@ -21,8 +22,10 @@ mod drop_errors;
 mod error;
 mod event;
 mod exchange;
+mod names;
 mod pool;
 mod resource;
+mod signals;
 mod stream;
 mod vkgdr;
 

@@ -2,6 +2,7 @@
 
 use crate::error::{Outcome, refused};
 use crate::resource::MemoryResource;
+use crate::signals;
 use core::time::Duration;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::pool::{PoolOptions, Reuse, RingOptions, WhenFull};
@@ -61,13 +62,17 @@ impl PoolStatistics {
 }
 
 fn of(resource: &MemoryResource) -> Outcome<&cuda_mem::pool::Pool<Any>> {
+    // Some calls return no error in Rust.
+    cuda_mem::check_not_forked("use of a Pool")?;
     cuda_mem::pool::Pool::of(&resource.source.resource).ok_or_else(|| refused("this object is not a pool"))
 }
 
 #[pymethods]
 impl Pool {
-    /// A pool over `source`. Sizes are in bytes: `initial` is reserved at once, `smallest_growth` and `largest_growth`
-    /// bound what is reserved at a time, and `maximum` bounds all. `reuse` is "when_passed", "same_stream_only" or "wait":
+    /// A pool over `source`. Sizes are in bytes: `initial` is reserved at once, 2 MiB by default, `smallest_growth` and
+    /// `largest_growth` bound what is reserved at a time, and `maximum` bounds all. Raises ArgumentError if `initial`
+    /// exceeds the maximum, or if the maximum is below what the pool takes at least: 256 bytes, or over VirtualMemory
+    /// one chunk (2 MiB on an H100). `reuse` is "when_passed", "same_stream_only" or "wait":
     /// whether memory that another stream freed is reused once its work is done, never, or after a wait. With a
     /// `trace_capacity`, snapshots contain that many of the newest events.
     #[new]
@@ -161,7 +166,7 @@ impl Pool {
     /// Waits for the work on freed memory, and returns all unused memory to the source.
     fn release_unused(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome {
         let pool = of(slf.as_super())?;
-        Ok(py.detach(|| pool.release_unused())?)
+        Ok(signals::detach(py, || pool.release_unused())??)
     }
 
     /// Sets the peaks of the figures to the present values.
@@ -178,8 +183,10 @@ pub struct RingPool;
 
 #[pymethods]
 impl RingPool {
-    /// A ring of `capacity` bytes over `source`. If it is full, an allocation waits for the oldest block at most `timeout`
-    /// seconds; None waits as long as it takes, 0 refuses at once.
+    /// A ring of `capacity` bytes over `source`. If it is full, an allocation waits for the work on blocks that were closed.
+    /// If the oldest block is still open, None refuses the allocation with OutOfMemoryError, because this thread may be the
+    /// one that must close it, and a `timeout` waits for other threads to do so, at most that many seconds. 0 waits for
+    /// nothing.
     #[new]
     #[pyo3(signature = (source, capacity, *, timeout = None))]
     fn new(

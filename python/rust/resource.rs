@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::context::{Context, context_of};
 use crate::drop_errors;
 use crate::error::{Outcome, refused};
+use crate::signals;
 use crate::stream::with_stream;
 use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{self, DevicePool, DriverPoolOptions, ManagedPool, PinnedOptions, PinnedPool, VirtualOptions};
@@ -48,7 +49,7 @@ impl MemoryResource {
     fn allocate(&self, py: Python<'_>, size: usize, stream: Option<&Bound<'_, PyAny>>) -> Outcome<Buffer> {
         drop_errors::warn(py)?;
         with_stream(stream, &self.stream, |stream| {
-            let buffer = py.detach(|| self.source.allocate(size, stream))?;
+            let buffer = signals::detach(py, || self.source.allocate(size, stream))??;
             Ok(Buffer::new(Memory::new(buffer), self.quick_frees))
         })
     }
@@ -57,7 +58,7 @@ impl MemoryResource {
     /// copies them. The copy is done when this returns.
     #[pyo3(signature = (data, *, stream = None))]
     fn copy_of(&self, py: Python<'_>, data: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Outcome<Buffer> {
-        let view = crate::buffer::readable(data)?;
+        let view = crate::buffer::readable("data", data)?;
         let buffer = self.allocate(py, view.len(), stream)?;
         buffer.write(py, 0, &view)?;
         Ok(buffer)
@@ -186,6 +187,7 @@ impl MappedMemory {
 ///
 /// >>> buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 30)
 /// >>> buffer.grow_to(1 << 21)
+/// False
 /// >>> buffer.size
 /// 2097152
 #[pyclass(frozen, extends = MemoryResource, module = "cuda_mem")]
@@ -201,7 +203,7 @@ impl VirtualMemory {
         Ok(MemoryResource::init(Self, memory.into_any(), &context))
     }
 
-    /// Makes a buffer of 0 bytes that grows to `capacity` bytes without moving, by Buffer.grow_to.
+    /// Makes a buffer of 0 bytes that grows to `capacity` bytes without moving, by Buffer.grow_to, and beyond that by a move.
     #[pyo3(signature = (capacity, *, stream = None))]
     fn allocate_growable(
         slf: PyRef<'_, Self>,

@@ -1,8 +1,9 @@
 //! Streams.
 
 use crate::context::{Context, context_of};
-use crate::error::{Outcome, refused};
+use crate::error::{Outcome, refused, shown};
 use crate::event::{Event, new_event};
+use crate::signals;
 use core::ptr;
 use core::time::Duration;
 use cuda_mem::StreamOptions;
@@ -23,8 +24,9 @@ pub struct Stream {
 
 /// The time limit of an argument in seconds.
 pub fn limit(seconds: f64) -> Outcome<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| refused(format!("timeout is {seconds}, but it must be 0 or more seconds")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        refused(format!("timeout is {seconds:?}, but it must be a finite number of seconds, 0 or more, or None"))
+    })
 }
 
 /// Waits by `wait`, or by `wait_for` if the argument `timeout` sets a limit.
@@ -35,7 +37,7 @@ pub fn wait_within(
     wait_for: impl FnOnce(Duration) -> cuda_mem::Result<()> + Send,
 ) -> Outcome {
     let limit = timeout.map(limit).transpose()?;
-    Ok(py.detach(|| limit.map_or_else(wait, wait_for))?)
+    Ok(signals::detach(py, || limit.map_or_else(wait, wait_for))??)
 }
 
 /// Calls `work` with the stream of an argument: a Stream, an object with `__cuda_stream__`, or None for `default`.
@@ -58,8 +60,7 @@ pub fn with_stream<R>(
 /// A stream of another library, which lives as long as the result and what is made from it.
 fn borrow(context: &cuda_mem::Context, object: &Bound<'_, PyAny>) -> Outcome<cuda_mem::Stream> {
     let Ok(method) = object.getattr("__cuda_stream__") else {
-        let kind = object.get_type().qualname()?;
-        let text = format!("stream must be a Stream, an object with __cuda_stream__, or None, not {kind}");
+        let text = format!("stream must be a Stream, an object with __cuda_stream__, or None, not {}", shown(object));
         return Err(pyo3::exceptions::PyTypeError::new_err(text).into());
     };
     // The protocol is a method; some libraries made it an attribute.
@@ -155,7 +156,8 @@ impl Stream {
     }
 
     /// Makes later work of this stream wait for an event, or for all work so far of another stream. The CPU does not
-    /// wait.
+    /// wait. Both may be of another device; an object with `__cuda_stream__` is taken for a stream of this one's device, so
+    /// pass `Stream.from_handle(object, context)` for one of another.
     fn wait(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> Outcome {
         if let Ok(event) = other.cast::<Event>() {
             let event = &event.get().inner;

@@ -22,6 +22,12 @@ fn failure(driver: &cuda_mem::Driver) -> Failure {
     raise("VkgdrError", text.unwrap_or_else(|| "unknown error".to_owned()), None)
 }
 
+/// The library, unless this process was forked, which the library does not survive.
+fn library(driver: &cuda_mem::Driver) -> cuda_mem::Result<&cuda_mem::vkgdr_sys::Vkgdr> {
+    cuda_mem::check_not_forked("vkgdr")?;
+    driver.vkgdr()
+}
+
 /// An open device.
 struct Opened {
     driver: cuda_mem::Driver,
@@ -35,7 +41,8 @@ unsafe impl Sync for Opened {}
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if let Ok(vkgdr) = self.driver.vkgdr() {
+        // In a forked child, the device is the parent's.
+        if let Ok(vkgdr) = library(&self.driver) {
             // SAFETY: each memory keeps its device, so none is left.
             let _ = unsafe { vkgdr.vkgdr_close(self.raw) };
         }
@@ -56,7 +63,7 @@ impl Vkgdr {
         let driver = py.detach(cuda_mem::Driver::load)?;
         let raw = py.detach(|| {
             // SAFETY: the function checks its arguments.
-            driver.vkgdr().and_then(|vkgdr| Ok(Address(unsafe { vkgdr.vkgdr_open(device, flags) }?)))
+            library(&driver).and_then(|vkgdr| Ok(Address(unsafe { vkgdr.vkgdr_open(device, flags) }?)))
         })?;
         if raw.0.is_null() {
             return Err(failure(&driver));
@@ -90,7 +97,7 @@ impl RawMemory {
     fn with<R>(&self, work: impl FnOnce(&Mapped, &cuda_mem::vkgdr_sys::Vkgdr) -> Outcome<R>) -> Outcome<R> {
         let state = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.0 {
-            Some(mapped) => work(mapped, mapped.opened.driver.vkgdr()?),
+            Some(mapped) => work(mapped, library(&mapped.opened.driver)?),
             None => Err(raise("VkgdrError", "the memory has been freed", None)),
         }
     }
@@ -123,9 +130,7 @@ impl RawMemory {
         let opened = owner.get().opened.clone();
         let raw = py.detach(|| {
             // SAFETY: the handle is open.
-            opened
-                .driver
-                .vkgdr()
+            library(&opened.driver)
                 .and_then(|vkgdr| Ok(Address(unsafe { vkgdr.vkgdr_memory_alloc(opened.raw, size, 0) }?)))
         })?;
         match raw.0.is_null() {
@@ -142,7 +147,7 @@ impl RawMemory {
         }
         if let Some(mapped) = state.0.take() {
             // SAFETY: the memory is live, and nobody else reaches it.
-            unsafe { mapped.opened.driver.vkgdr()?.vkgdr_memory_free(mapped.raw) }?;
+            unsafe { library(&mapped.opened.driver)?.vkgdr_memory_free(mapped.raw) }?;
         }
         Ok(())
     }
@@ -201,7 +206,7 @@ impl RawMemory {
         let Some(mapped) = &state.0 else {
             return Err(raise("VkgdrError", "the memory has been freed", None).into());
         };
-        let vkgdr = mapped.opened.driver.vkgdr().map_err(Failure::from)?;
+        let vkgdr = library(&mapped.opened.driver).map_err(Failure::from)?;
         // SAFETY: the memory is live.
         let pointer = unsafe { vkgdr.vkgdr_memory_get_host_ptr(mapped.raw) }
             .map_err(|error| Failure::from(cuda_mem::Error::from(error)))?;

@@ -1,6 +1,7 @@
 """Buffers of every source: bytes, copies, fills, slices, and their end."""
 
 import array
+import ctypes
 import threading
 import weakref
 
@@ -70,6 +71,23 @@ def test_typed_objects_are_read_and_written_as_bytes() -> None:
     assert cuda_mem.DeviceMemory().copy_of(b"").to_bytes() == b""
 
 
+def test_objects_of_addresses_are_refused_everywhere() -> None:
+    np = pytest.importorskip("numpy")
+    buffer = cuda_mem.PinnedMemory().allocate(128)
+    kinds = (ctypes.c_wchar_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.py_object, ctypes.POINTER(ctypes.c_int))
+    things = [("dtype object", np.array([None, 1])), ("dtype .*'a'", np.zeros(2, dtype=[("a", "f4"), ("b", "O")]))]
+    things += [("format", (kind * 2)()) for kind in (*kinds, ctypes.CFUNCTYPE(None))]
+    for named, thing in things:
+        for call in (buffer.copy_from, buffer.copy_to, buffer.fill, cuda_mem.PinnedMemory().copy_of):
+            with pytest.raises(TypeError, match=f"(source|destination|value|data) has elements of {named}"):
+                call(thing)
+    values = [("O", "c8"), ("P", "c16"), ("X", "i1"), ("z", "f2")]
+    for kind in ("c8", "c16", "U2", "?", "f2", "S3", "V5", values):
+        thing = np.zeros(3, dtype=kind)
+        buffer.copy_from(thing)
+        buffer.copy_to(thing)
+
+
 def test_growable_buffers_grow_until_they_are_shared() -> None:
     buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 24)
     assert buffer.size == 0
@@ -86,6 +104,20 @@ def test_growable_buffers_grow_until_they_are_shared() -> None:
     with pytest.raises(cuda_mem.ArgumentError, match="does not grow"):
         cuda_mem.DeviceMemory().allocate(4).grow_to(8)
     del part
+
+
+def test_growth_beyond_the_capacity_moves_the_memory() -> None:
+    buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 21)
+    assert not buffer.grow_to(1 << 21)
+    before = buffer.handle
+    buffer.copy_from(b"kept")
+    assert buffer.grow_to(1 << 22) and not buffer.grow_to(1 << 22)
+    assert buffer.handle != before and buffer.to_bytes(0, 5) == b"kept\0"
+    # Whoever has the addresses keeps them: growth is refused.
+    array = buffer.view()
+    with pytest.raises(cuda_mem.ArgumentError, match="does not grow"):
+        buffer.grow_to(1 << 24)
+    assert array.handle == buffer.handle
 
 
 def test_mapped_memory_reaches_the_device_after_a_flush() -> None:

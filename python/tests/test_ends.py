@@ -132,24 +132,75 @@ def test_a_process_ends_while_threads_allocate(number: int) -> None:
 def test_a_forked_child_gets_an_error_with_advice() -> None:
     done = run(
         """
-        import cuda_mem, os, warnings
+        import cuda_mem, cuda_mem._pools, os, warnings
         warnings.simplefilter("ignore")
         pool = cuda_mem.Pool(cuda_mem.PinnedMemory())
         buffer = pool.allocate(64)
         child = os.fork()
         if child == 0:
             for use in (lambda: pool.allocate(64), lambda: buffer.fill(0), lambda: buffer.close(), lambda: buffer.handle,
-                        cuda_mem.Stream, lambda: memoryview(buffer), lambda: buffer.to_bytes(), lambda: buffer.view()):
+                        cuda_mem.Stream, lambda: memoryview(buffer), lambda: buffer.to_bytes(), lambda: buffer.view(),
+                        lambda: buffer.size, lambda: len(buffer), lambda: buffer[:4], pool.statistics, pool.snapshot,
+                        pool.reset_peaks, lambda: pool.set_name(1, "x"), pool.release_unused,
+                        lambda: cuda_mem._pools.malloc(64)):
                 try:
                     use()
                     os._exit(1)
                 except cuda_mem.ForkedError as error:
                     assert "spawn" in str(error), error
-            assert buffer.size == 0 and repr(buffer)
+            assert repr(buffer) == "Buffer(of the parent process)" and not buffer.is_closed
+            assert cuda_mem.take_drop_errors() == []
             del buffer, pool
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         buffer.close()
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# What a program has when it forks.
+THINGS = {
+    "pool": "pool := cuda_mem.Pool(cuda_mem.DeviceMemory()), pool.allocate(64)",
+    "ring": "ring := cuda_mem.RingPool(cuda_mem.PinnedMemory(), 4096), ring.allocate(64)",
+    "driver_pool": "cuda_mem.DriverPool(own=True).allocate(64)",
+    "buffer": "cuda_mem.DeviceMemory().allocate(64)",
+    "managed": "cuda_mem.ManagedMemory().allocate(64)",
+    "mapped": "mapped := cuda_mem.MappedMemory().allocate(64), memoryview(mapped)",
+    "growable": "cuda_mem.VirtualMemory().allocate_growable(1 << 22)",
+    "exports": "b := cuda_mem.PinnedMemory().allocate(64), memoryview(b), b[:4], b.view(), b.__dlpack__()",
+    "stream": "stream := cuda_mem.Stream(), cuda_mem.DeviceMemory().copy_of(b'x', stream=stream), stream.synchronize()",
+    "event": "cuda_mem.Stream().record(timing=True), cuda_mem.Event()",
+    "vkgdr": "cuda_mem.vkgdr.RawMemory(cuda_mem.vkgdr.Vkgdr(0), 64)",
+    "malloc": "cuda_mem._pools.malloc(64)",
+}
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_forked_child_ends_well(thing: str, is_dropped: bool) -> None:
+    done = run(
+        f"""
+        import ctypes, cuda_mem, cuda_mem._pools, cuda_mem.vkgdr, gc, multiprocessing, os, sys, warnings
+        warnings.simplefilter("ignore")
+        driver, context = ctypes.CDLL(os.environ["CUDA_MEM_LIBCUDA"]), ctypes.c_void_p()
+        assert driver.cuInit(0) == 0 and driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert driver.cuCtxSetCurrent(context) == 0
+        thing = [{THINGS[thing]}]
+        process = multiprocessing.get_context("fork").Process(target=int)
+        process.start()
+        process.join()
+        assert process.exitcode == 0, process.exitcode
+        child = os.fork()
+        if child == 0:
+            if {is_dropped}:
+                del thing
+                for name in ("pool", "ring", "mapped", "b", "stream"):
+                    globals().pop(name, None)
+                gc.collect()
+            sys.exit(0)
+        found = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert found == 0, found
         """
     )
     assert (done.returncode, done.stderr) == (0, "")

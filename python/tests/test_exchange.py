@@ -227,3 +227,43 @@ def test_c_and_python_share_one_library() -> None:
     library = ctypes.CDLL(cuda_mem.library_path())
     library.cudamem_status_name.restype = ctypes.c_char_p
     assert library.cudamem_status_name(6) == b"CUDAMEM_ERROR_OUT_OF_MEMORY"
+
+
+class Described:
+    """An object with a CUDA array interface."""
+
+    def __init__(self, buffer: cuda_mem.Buffer, **changes: Any) -> None:
+        self.buffer = buffer
+        self.__cuda_array_interface__ = {
+            "shape": (16,), "typestr": "<f4", "data": (buffer.handle, False), "version": 3, **changes
+        }
+
+
+def test_an_array_beyond_its_allocation_is_refused(source: cuda_mem.MemoryResource) -> None:
+    buffer = source.allocate(64)
+    assert cuda_mem.from_array_interface(Described(buffer)).shape == (16,)
+    with pytest.raises(cuda_mem.ArgumentError, match="within one allocation"):
+        cuda_mem.from_array_interface(Described(buffer, shape=(1 << 50,)))
+    # Memory of the driver's calls is known to the byte; that of a pool is a part of more.
+    if isinstance(source, (cuda_mem.DeviceMemory, cuda_mem.ManagedMemory)):
+        for changes in ({"shape": (17,)}, {"strides": (8,)}, {"data": (buffer.handle + 4, False)}):
+            with pytest.raises(cuda_mem.ArgumentError, match="within one allocation"):
+                cuda_mem.from_array_interface(Described(buffer, **changes))
+
+
+def test_an_unknown_version_of_the_interface_is_refused() -> None:
+    buffer = cuda_mem.DeviceMemory().allocate(64)
+    for version in (0, 1, 2, 3):
+        assert cuda_mem.from_array_interface(Described(buffer, version=version)).size == 16
+    with pytest.raises(cuda_mem.ExchangeError, match="version 99"):
+        cuda_mem.from_array_interface(Described(buffer, version=99))
+
+
+def test_negative_strides_are_read_from_the_first_element() -> None:
+    buffer = cuda_mem.DeviceMemory().copy_of(np.arange(16, dtype="f4"))
+    last = {"data": (buffer.handle + 60, False), "strides": (-4,)}
+    array = cuda_mem.from_array_interface(Described(buffer, **last))
+    assert np.from_dlpack(array, device="cpu").tolist() == list(range(15, -1, -1))
+    with pytest.raises(cuda_mem.ArgumentError, match="highest one if strides are negative"):
+        cuda_mem.from_array_interface(Described(buffer, strides=(-4,)))
+    assert buffer.view("float32", 4, strides=[-1], offset=12).strides == (-1,)

@@ -67,6 +67,23 @@ def test_a_ring_refuses_at_once_when_it_is_full() -> None:
     ring.allocate(40_000).close()
 
 
+@pytest.mark.parametrize("memory", [cuda_mem.PinnedMemory, cuda_mem.DeviceMemory, cuda_mem.VirtualMemory])
+def test_sizes_that_contradict_each_other_are_refused(memory: type[cuda_mem.MemoryResource]) -> None:
+    source = memory()
+    for maximum in (0, 100):
+        with pytest.raises(cuda_mem.ArgumentError, match="maximum is"):
+            cuda_mem.Pool(source, maximum=maximum)
+    with pytest.raises(cuda_mem.ArgumentError, match="initial is"):
+        cuda_mem.Pool(source, initial=5 << 20, maximum=4 << 20)
+    assert cuda_mem.Pool(source, initial=4 << 20, maximum=4 << 20).statistics().reserved == 4 << 20
+
+
+def test_the_default_first_region_keeps_to_the_maximum() -> None:
+    pool = cuda_mem.Pool(cuda_mem.PinnedMemory(), maximum=4096)
+    assert pool.statistics().reserved == 4096
+    pool.allocate(4096).close()
+
+
 def test_pools_stand_on_pools() -> None:
     pool = cuda_mem.Pool(cuda_mem.Pool(cuda_mem.PinnedMemory()))
     assert bytes(pool.copy_of(b"abc")) == b"abc"

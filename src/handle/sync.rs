@@ -4,6 +4,11 @@ pub use core::sync::atomic::{AtomicU64, Ordering, fence};
 pub use cuda_mem::uses::{Inside, all_ended, begin, heavy_fence, light_fence};
 pub use std::sync::Mutex;
 
+/// Whether this process was forked after the driver was loaded.
+pub fn forked() -> bool {
+    cuda_mem::check_not_forked("the end of a thread").is_err()
+}
+
 /// How many uses of a value are counted before it is lasting. Their locked operations cost as much as the heavy fence that
 /// the value's end then takes. A power of two.
 pub const COUNTED: u64 = 64;

@@ -3,6 +3,7 @@
 use super::id::{CAPACITY, Id, KINDS, Kind};
 use super::lasting::Begun;
 use super::slot::{Closed, GenerationStatus, NotBegun, Slot};
+use super::sync;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -71,7 +72,10 @@ impl<T: Object> SpareSlots<T> {
 
 impl<T: Object> Drop for SpareSlots<T> {
     fn drop(&mut self) {
-        self.table.vacant().indices.append(&mut self.indices);
+        // In a forked child, nobody leaves a lock that a thread of the parent held.
+        if !sync::forked() {
+            self.table.vacant().indices.append(&mut self.indices);
+        }
     }
 }
 

@@ -224,11 +224,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     /// Records that work queued on `stream` so far uses this buffer, such as kernels launched with
-    /// [`device_pointer`](Self::device_pointer). Later work of the buffer, and its free, wait for that work.
+    /// [`device_pointer`](Self::device_pointer). Later work of the buffer, and its free, wait for that work. The stream may
+    /// be of another device, which uses the memory directly.
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// The driver refuses; the stream is of another driver.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         if !self.accessibility().host {
             let ordered = self.stream().order_after(stream);

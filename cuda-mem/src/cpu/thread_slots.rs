@@ -2,7 +2,7 @@
 //! again, the smallest first.
 
 use super::presence::{Inside, Presence, Words};
-use crate::locks::{Mutex, MutexGuard};
+use crate::locks::{Mutex, MutexGuard, forked};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::num::NonZeroUsize;
@@ -46,7 +46,10 @@ struct GivesBack;
 impl Drop for GivesBack {
     fn drop(&mut self) {
         let number = NUMBER.replace(ENDS);
-        vacant().returned.insert(number);
+        // The end of a forked child's only thread.
+        if !forked() {
+            vacant().returned.insert(number);
+        }
     }
 }
 

@@ -6,6 +6,14 @@ use super::TensorError;
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayInterfaceError {
+    /// The version is one that this release does not know.
+    #[error(
+        "the array interface has version {version}, but this release knows versions 0 to 3: ask the library for version 3"
+    )]
+    Version {
+        /// The version.
+        version: u32,
+    },
     /// The array has a mask.
     #[error("the array has a mask, which is not supported: fill the masked elements, and export it without a mask")]
     Mask,

@@ -439,16 +439,24 @@ impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.code.name().unwrap_or("a code that this release does not know");
         write!(f, "{} failed: {name} ({})", self.call, self.code.0)?;
-        match advice(self.code) {
+        match advice(self.call, self.code) {
             "" => Ok(()),
             advice => write!(f, ": {advice}"),
         }
     }
 }
 
-/// The remedy for a code; empty if there is none.
-fn advice(code: CUresult) -> &'static str {
+/// The remedy for a code of a driver function; empty if there is none.
+fn advice(call: &str, code: CUresult) -> &'static str {
     match code {
+        CUresult::CUDA_ERROR_INVALID_HANDLE => match call {
+            "cuEventElapsedTime" => "both events must measure times (Event::with_timing) and be recorded",
+            "cuEventRecord" => "the event and the stream must be of one context",
+            _ => "",
+        },
+        CUresult::CUDA_ERROR_NOT_READY if call == "cuEventElapsedTime" => {
+            "the work before an event is not done: wait for it with Event::synchronize"
+        }
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => "free memory, or ask for less",
         CUresult::CUDA_ERROR_NOT_INITIALIZED => "the driver is not initialised in this process",
         CUresult::CUDA_ERROR_DEINITIALIZED => "the driver has shut down, because the process is ending",

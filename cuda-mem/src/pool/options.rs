@@ -1,6 +1,7 @@
 //! Options of a pool.
 
 use crate::adaptor::LeakReport;
+use crate::{Error, Result};
 use core::fmt;
 use std::sync::Arc;
 
@@ -89,7 +90,8 @@ pub type LeakHook = Arc<dyn Fn(&LeakReport) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// The first region, which [`Pool::new`](super::Pool::new) allocates. 2 MiB by default.
+    /// The first region, which [`Pool::new`](super::Pool::new) allocates. 2 MiB by default, or the
+    /// [`maximum`](Self::maximum) if that is less; other sizes beyond the maximum are refused.
     pub initial: usize,
     /// Each growth multiplies the pool's size by this factor, within the bounds of
     /// [`smallest_growth`](Self::smallest_growth) and [`largest_growth`](Self::largest_growth). 2 by default.
@@ -99,7 +101,8 @@ pub struct PoolOptions {
     /// The largest region to grow by, unless a block needs a larger region. 256 MiB by default.
     pub largest_growth: usize,
     /// The largest size of all regions together. No limit by default. A pool that grows in place takes whole chunks (2
-    /// MiB on an H100), never more than this.
+    /// MiB on an H100), never more than this. A maximum below one chunk, or below the 256 bytes of the smallest region, is
+    /// refused.
     pub maximum: usize,
     /// The pool grows in place if it can: over [`VirtualMemory`](crate::memory::VirtualMemory), and over
     /// [`DeviceMemory`](crate::memory::DeviceMemory) of a device with virtual memory if the [`maximum`](Self::maximum) is
@@ -127,7 +130,7 @@ pub struct PoolOptions {
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
-            initial: 2 << 20,
+            initial: INITIAL,
             growth_factor: 2.0,
             smallest_growth: 2 << 20,
             largest_growth: 256 << 20,
@@ -160,7 +163,25 @@ impl fmt::Debug for PoolOptions {
     }
 }
 
+/// The default size of the first region.
+const INITIAL: usize = 2 << 20;
+
 impl PoolOptions {
+    /// Refuses sizes that contradict each other. `smallest` is the least that the pool takes from its source.
+    pub(super) fn check(&self, call: &'static str, smallest: usize) -> Result<()> {
+        if self.maximum < smallest {
+            let value = format_args!("{} bytes, and the smallest region {smallest}", self.maximum);
+            let rule = "a pool needs room for one region: raise the maximum";
+            return Err(Error::invalid(call, "maximum", value, rule));
+        }
+        if self.initial > self.maximum && self.initial != INITIAL {
+            let value = format_args!("{} bytes, and the maximum {}", self.initial, self.maximum);
+            let rule = "the first region must not exceed the maximum: lower it, or leave it out";
+            return Err(Error::invalid(call, "initial", value, rule));
+        }
+        Ok(())
+    }
+
     /// The size of the next region, for a block of `needed` bytes, in multiples of `unit`. `None` if the maximum
     /// forbids it.
     pub(super) fn growth(&self, needed: usize, reserved: usize, unit: usize) -> Option<usize> {
@@ -178,6 +199,21 @@ impl PoolOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_that_contradict_each_other_are_refused() {
+        let refusal = |initial, maximum| {
+            let options = PoolOptions { initial, maximum, ..PoolOptions::default() };
+            options.check("Pool::new", 256).err().map(|error| error.to_string())
+        };
+        for (initial, maximum) in [(INITIAL, 256), (0, 256), (256, 256), (1 << 30, usize::MAX)] {
+            assert_eq!(refusal(initial, maximum), None);
+        }
+        let text = refusal(0, 255).unwrap();
+        assert!(text.contains("maximum is 255 bytes") && text.contains("256"), "{text}");
+        let text = refusal(257, 256).unwrap();
+        assert!(text.contains("initial is 257 bytes") && text.contains("the maximum 256"), "{text}");
+    }
 
     #[test]
     fn growth_keeps_to_its_bounds_and_always_holds_the_block() {

@@ -5,6 +5,7 @@
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::CaptureRefusal;
 use crate::error::capture_errors::is_for_a_capture;
+use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::Block;
 use crate::{Error, Event, Stream};
 use std::sync::Arc;
@@ -32,8 +33,11 @@ pub(super) enum Ended {
 
 /// Waits for the work before an event. If the context has ended, its work has ended too.
 pub(super) fn reach(event: &Event) -> Result<(), Error> {
-    let _relaxed = RelaxedCalls::begin(event.context().driver())?;
-    event.synchronize().or_else(|error| event.context().unless_ended(error))
+    let relaxed = || RelaxedCalls::begin(event.context().driver());
+    let wait = || relaxed().and_then(|_relaxed| event.wait());
+    let is_done = || relaxed().and_then(|_relaxed| event.is_done());
+    waiting::or_interrupted(&"Event::synchronize", Target::event(event.context()), wait, is_done)
+        .or_else(|error| event.context().unless_ended(error))
 }
 
 /// Whether the stream is being captured, or may not be used because of another stream's capture. Its events then mark

@@ -114,6 +114,7 @@ impl Ending for PoolState {
 
 impl SharedPool {
     pub fn new(upstream: SharedResource, options: &PoolOptions) -> Result<Self> {
+        options.check("Pool::new", GRANULARITY)?;
         let size = options.initial.min(options.maximum).max(GRANULARITY);
         let (source, first) = match PoolSource::of_chunks(&upstream, options)? {
             Some(source) => (source, None),

@@ -113,6 +113,7 @@ impl PoolSource {
     /// A source that grows in place, without memory yet. `None` if the pool must allocate regions.
     pub fn of_chunks(upstream: &SharedResource, options: &PoolOptions) -> Result<Option<Self>> {
         let Some(chunks) = Chunks::of(upstream, options) else { return Ok(None) };
+        options.check("Pool::new", chunks.unit)?;
         let own = Stream::new(upstream.context())?;
         let (upstream, chunks) = (upstream.clone(), Some(chunks));
         Ok(Some(Self { upstream, own, alignment: 256, atom: 1, is_coherent: true, chunks }))

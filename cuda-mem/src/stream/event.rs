@@ -204,7 +204,12 @@ impl Event {
     /// ([`Error::Capturing`]).
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
+        self.wait_in(&"Event::synchronize", Target::event(&self.context))
+    }
+
+    /// Waits for the work before the event, unless the wait is interrupted. Reports name `call` and `target`.
+    pub(crate) fn wait_in(&self, call: &'static &'static str, target: Target) -> Result<()> {
+        waiting::or_interrupted(call, target, || self.wait(), || self.is_done())
     }
 
     /// Waits for the work before the event, within a wait that is already watched.
@@ -231,7 +236,9 @@ impl Event {
     /// Waits for the work before the event, before memory that this work uses is freed. Allowed while this thread
     /// captures a stream. An event recorded in a capture cannot be waited for.
     pub(crate) fn wait_beside_captures(&self) -> Result<()> {
-        beside_captures(self.context.driver(), || self.synchronize())
+        let target = Target::event(&self.context);
+        let wait = || waiting::during(&"Event::synchronize", target, || self.wait());
+        beside_captures(self.context.driver(), wait)
     }
 
     /// The time from this event to a later event.

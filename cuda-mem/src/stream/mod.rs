@@ -213,8 +213,18 @@ impl Stream {
     /// once.
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        self.wait_for_work()?;
+        if waiting::is_interruptible() {
+            self.wait_unless_interrupted(&"Stream::synchronize")?;
+        } else {
+            self.wait_for_work()?;
+        }
         self.check_released()
+    }
+
+    /// Waits until all work queued so far is done, or the caller ends the wait. By an event, because other threads may
+    /// queue more work all the time.
+    pub(crate) fn wait_unless_interrupted(&self, call: &'static &'static str) -> Result<()> {
+        self.wait_by_event(call, |event| event.wait_in(call, Target::stream(self)))
     }
 
     /// Waits until all work queued so far is done, for frees: ignores work that ran although its wait was not
@@ -227,7 +237,7 @@ impl Stream {
     pub(crate) fn wait_in(&self, call: &'static &'static str) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if captures_ever_began() {
-            return waiting::during(call, Target::stream(self), || self.wait_by_event(call));
+            return waiting::during(call, Target::stream(self), || self.wait_by_event(call, Event::wait));
         }
         #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
         // SAFETY: the stream lives.
@@ -237,20 +247,23 @@ impl Stream {
 
     /// cuStreamSynchronize checks whether the stream captures, then waits. No capture may end during the check, but
     /// captures may begin during the wait. So this makes two calls: it records an event, then waits for it.
-    fn wait_by_event(&self, call: &'static &'static str) -> Result<()> {
+    fn wait_by_event(&self, call: &'static &'static str, wait: impl FnOnce(&Event) -> Result<()>) -> Result<()> {
         let spare = || self.inner.spare.lock();
         let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
         let marked = event.and_then(|event| event.mark(&self.running(call)?).map(|()| event));
         match marked {
             Ok(event) => {
-                event.wait()?;
+                wait(&event)?;
                 let former = spare().replace(event);
                 drop(former);
                 Ok(())
             }
             Err(error) if is_for_a_capture(&error) => Err(error),
             // A free of memory must not fail because no event can be made.
-            Err(_) => waiting::poll(call, Target::stream(self), Duration::MAX, || self.is_done()),
+            Err(_) => {
+                let is_done = || Ok(self.is_done()?.then_some(()));
+                waiting::look(call, Target::stream(self), Duration::MAX, is_done).map(drop)
+            }
         }
     }
 

@@ -395,6 +395,10 @@ impl Stream {
 
     #[cold]
     fn drain_busy(&self, call: &'static &'static str) -> Result<()> {
+        if waiting::is_interruptible() {
+            // Nothing is queued yet. What follows then waits for little.
+            self.wait_unless_interrupted(call)?;
+        }
         // A capture that begins meanwhile would refuse the copy. It ends.
         let wait = || {
             beside_captures(self.context().driver(), || self.wait_in(call))?;

@@ -183,9 +183,18 @@ class Buffer:
         Makes the CPU's writes to a range visible to device work that is queued later. Mapped and write-combined memory need
         this; for other memory it does nothing.
         """
-    def grow_to(self, /, size: SupportsIndex) -> None:
+    def grow_to(self, /, size: SupportsIndex) -> bool:
         """
-        Grows a growable buffer to `size` bytes; the new bytes are zeros. ArgumentError if the buffer does not grow.
+        Grows a growable buffer to `size` bytes; the new bytes are zeros. Returns whether the memory has moved.
+
+        Up to the capacity, the addresses stay. Beyond it, the same memory moves to twice as many addresses, after a wait for
+        the home stream: `handle` is then another number, and kernels and libraries that still use the old one fail. No
+        Python object is left with old addresses: raises SharedError while a memoryview lives, and ArgumentError if the
+        buffer does not grow, as after a slice, a `view` or an export.
+
+        >>> buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 21)
+        >>> buffer.grow_to(1 << 21), buffer.grow_to(1 << 23)
+        (False, True)
         """
     @property
     def handle(self, /) -> int:
@@ -230,7 +239,9 @@ class Buffer:
     def record_use(self, /, stream: Any) -> None:
         """
         Tells that work of another stream, queued until now, uses the memory: the home stream waits for it before the
-        memory is used again or freed.
+        memory is used again or freed. The stream may be of another device that uses the memory; an object with
+        `__cuda_stream__` is taken for a stream of the memory's device, so pass `Stream.from_handle(object, context)` for one
+        of another.
         """
     def set_stream(self, /, stream: Any) -> None:
         """
@@ -238,7 +249,7 @@ class Buffer:
         """
     def shrink_to(self, /, size: SupportsIndex) -> None:
         """
-        Shrinks a growable buffer to `size` bytes.
+        Shrinks a growable buffer to `size` bytes, after a wait for the home stream. The addresses stay. Raises as `grow_to`.
         """
     @property
     def size(self, /) -> int:
@@ -300,7 +311,8 @@ class Context:
         """
     def synchronize(self, /) -> None:
         """
-        Waits for all work of the context.
+        Waits for all work of the context. Handlers of signals, as that of Ctrl-C, run after the wait: to end it, wait for the
+        streams first.
         """
 
 @final
@@ -548,8 +560,10 @@ class Pool(MemoryResource):
     """
     def __new__(cls, /, source: MemoryResource, *, initial: SupportsIndex | None = None, smallest_growth: SupportsIndex | None = None, largest_growth: SupportsIndex | None = None, maximum: SupportsIndex | None = None, reuse: str = "when_passed", trace_capacity: SupportsIndex = 0) -> Pool:
         """
-        A pool over `source`. Sizes are in bytes: `initial` is reserved at once, `smallest_growth` and `largest_growth`
-        bound what is reserved at a time, and `maximum` bounds all. `reuse` is "when_passed", "same_stream_only" or "wait":
+        A pool over `source`. Sizes are in bytes: `initial` is reserved at once, 2 MiB by default, `smallest_growth` and
+        `largest_growth` bound what is reserved at a time, and `maximum` bounds all. Raises ArgumentError if `initial`
+        exceeds the maximum, or if the maximum is below what the pool takes at least: 256 bytes, or over VirtualMemory
+        one chunk (2 MiB on an H100). `reuse` is "when_passed", "same_stream_only" or "wait":
         whether memory that another stream freed is reused once its work is done, never, or after a wait. With a
         `trace_capacity`, snapshots contain that many of the newest events.
         """
@@ -687,8 +701,10 @@ class RingPool(MemoryResource):
     """
     def __new__(cls, /, source: MemoryResource, capacity: SupportsIndex, *, timeout: SupportsFloat | SupportsIndex | None = None) -> RingPool:
         """
-        A ring of `capacity` bytes over `source`. If it is full, an allocation waits for the oldest block at most `timeout`
-        seconds; None waits as long as it takes, 0 refuses at once.
+        A ring of `capacity` bytes over `source`. If it is full, an allocation waits for the work on blocks that were closed.
+        If the oldest block is still open, None refuses the allocation with OutOfMemoryError, because this thread may be the
+        one that must close it, and a `timeout` waits for other threads to do so, at most that many seconds. 0 waits for
+        nothing.
         """
 
 @final
@@ -757,7 +773,8 @@ class Stream:
     def wait(self, /, other: Any) -> None:
         """
         Makes later work of this stream wait for an event, or for all work so far of another stream. The CPU does not
-        wait.
+        wait. Both may be of another device; an object with `__cuda_stream__` is taken for a stream of this one's device, so
+        pass `Stream.from_handle(object, context)` for one of another.
         """
 
 @final
@@ -767,13 +784,14 @@ class VirtualMemory(MemoryResource):
 
     >>> buffer = cuda_mem.VirtualMemory().allocate_growable(1 << 30)
     >>> buffer.grow_to(1 << 21)
+    False
     >>> buffer.size
     2097152
     """
     def __new__(cls, /, context: Any | None = None) -> VirtualMemory: ...
     def allocate_growable(self, /, capacity: SupportsIndex, *, stream: Any | None = None) -> Buffer:
         """
-        Makes a buffer of 0 bytes that grows to `capacity` bytes without moving, by Buffer.grow_to.
+        Makes a buffer of 0 bytes that grows to `capacity` bytes without moving, by Buffer.grow_to, and beyond that by a move.
         """
 
 @final

@@ -6,7 +6,7 @@ import json
 from typing import Any, Callable, TypeVar
 
 from . import _native
-from ._errors import ArgumentError, Error, OutOfMemoryError
+from ._errors import ArgumentError, DriverError, Error, ForkedError, LoadError, OutOfMemoryError, UnsupportedError
 from ._snapshot import PoolSnapshot
 
 _R = TypeVar("_R")
@@ -52,11 +52,22 @@ def _load() -> ctypes.CDLL:
 _library = _load()
 
 
+# By the numbers of CUDAMEM_ERROR_... .
+_CLASSES: dict[int, type[Error]] = {
+    1: ArgumentError,
+    2: LoadError,
+    3: UnsupportedError,
+    4: DriverError,
+    6: OutOfMemoryError,
+    9: UnsupportedError,
+    12: ForkedError,
+}
+
+
 def _check(status: int) -> None:
     if status != 0:
         message = _library.cudamem_last_error_message().decode()
-        # CUDAMEM_ERROR_INVALID_ARGUMENT and CUDAMEM_ERROR_OUT_OF_MEMORY.
-        raise {1: ArgumentError, 6: OutOfMemoryError}.get(status, Error)(message)
+        raise _CLASSES.get(status, Error)(message)
 
 
 def function_address(name: str) -> int:

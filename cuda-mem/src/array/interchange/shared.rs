@@ -149,7 +149,12 @@ impl SharedTensor {
         let read_only = read_only || memory.is_read_only();
         let tensor = Tensor::new(&TensorParts { address, device, data_type, shape, strides, read_only, padded })?;
         let range = tensor.byte_range();
-        if !tensor.is_empty() && (range.start < base || range.end > base + size as u64) {
+        if !tensor.is_empty() && range.start < base {
+            let value = format_args!("{offset}, and the array begins {} bytes before the memory", base - range.start);
+            let rule = "negative strides go down from the element at the offset: raise the offset to that of the first element";
+            return Err(Error::invalid("SharedTensor::with_layout", "offset", value, rule));
+        }
+        if !tensor.is_empty() && range.end > base + size as u64 {
             return Err(Error::OutOfRange {
                 call: "SharedTensor::with_layout",
                 offset: range.start.wrapping_sub(base) as usize,

@@ -15,6 +15,7 @@
 //! # cuda_mem::waiting::set_hook(None);
 //! ```
 
+mod interruption;
 mod pauses;
 mod slot;
 mod watchdog;
@@ -43,7 +44,10 @@ pub fn set_limit(limit: Option<Duration>) {
     watchdog::set_limit(limit);
 }
 
-pub(crate) use pauses::{during, join, look, nap, pause_until, poll, wait_while, watched};
+#[doc(hidden)]
+pub use interruption::interruptible;
+pub(crate) use interruption::{Interruption, is_interruptible, or_interrupted, poll};
+pub(crate) use pauses::{during, join, look, nap, pause_until, wait_while, watched};
 pub(crate) use slot::enter;
 
 /// What a wait is for, as plain numbers: the watchdog must not touch values that may be dropped meanwhile.

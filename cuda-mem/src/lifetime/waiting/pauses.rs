@@ -1,10 +1,10 @@
 //! The few ways in which this crate waits. Everything else that waits goes through here, so that the watchdog sees it:
 //! clippy.toml forbids the functions that wait.
 
-use super::{Target, slot, this_thread};
+use super::{Target, slot};
+use crate::Result;
 use crate::locks;
 use crate::locks::{Condvar, MutexGuard};
-use crate::{Error, Result};
 use core::time::Duration;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -91,21 +91,4 @@ pub(crate) fn look<R>(
 pub(crate) fn pause_until(call: &'static &'static str, target: Target, mut is_done: impl FnMut() -> bool) {
     let forever = Duration::MAX;
     let _ = look(call, target, forever, || Ok(is_done().then_some(())));
-}
-
-/// Calls `is_done` until it returns true, or the time limit is over: [`Error::WaitTimedOut`].
-pub(crate) fn poll(
-    call: &'static &'static str,
-    target: Target,
-    limit: Duration,
-    is_done: impl Fn() -> Result<bool>,
-) -> Result<()> {
-    let start = Instant::now();
-    match look(call, target, limit, || Ok(is_done()?.then_some(())))? {
-        Some(()) => Ok(()),
-        None => {
-            let waited = slot::describe(call, call, target, start.elapsed(), this_thread());
-            Err(Error::WaitTimedOut(Box::new(waited)))
-        }
-    }
 }

@@ -98,6 +98,23 @@ impl PointerInfo {
         Ok(Self::host_only(pointer))
     }
 
+    /// Whether the memory that this tells about, of an address `at`, contains `size` bytes, more than 0, from `start` on.
+    /// Virtual memory may be mapped piece by piece, and the driver reports each piece, so beyond the piece of the address
+    /// this looks at the first and the last byte only.
+    pub(crate) fn contains(&self, context: &Context, at: CUdeviceptr, start: CUdeviceptr, size: usize) -> Result<bool> {
+        let extent = Extent::at(context, at)?;
+        let Some(last) = start.checked_add(size as u64 - 1) else { return Ok(false) };
+        if contains(extent.start, extent.length, start, size) {
+            return Ok(true);
+        }
+        if self.accessibility.managed || extent.plain != 0 {
+            return Ok(false);
+        }
+        let reaches =
+            |pointer| Ok::<bool, crate::Error>(Self::of(context, pointer)?.accessibility == self.accessibility);
+        Ok(reaches(start)? && reaches(last)?)
+    }
+
     /// The memory as a block. `pointer` is the address that was asked about.
     pub(crate) fn block(&self, pointer: CUdeviceptr, size: usize) -> Block {
         let Accessibility { device, host, managed, .. } = self.accessibility;
@@ -122,15 +139,37 @@ impl PointerInfo {
     }
 }
 
+/// The allocation, registration or mapping that contains an address.
+#[derive(Default)]
+struct Extent {
+    start: CUdeviceptr,
+    length: usize,
+    /// Not 0 for memory of cuMemAlloc, which alone serves the older calls between processes.
+    plain: u64,
+}
+
+impl Extent {
+    /// Zeros if the driver does not know the address.
+    fn at(context: &Context, pointer: CUdeviceptr) -> Result<Self> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let mut extent = Self::default();
+        let mut attributes = [
+            Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+            Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+            Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        ];
+        let mut places: [*mut c_void; 3] =
+            [(&raw mut extent.start).cast(), (&raw mut extent.length).cast(), (&raw mut extent.plain).cast()];
+        // SAFETY: each place is at least as wide as its attribute, and both arrays hold three elements. The driver looks
+        // the address up and does not dereference it.
+        unsafe { call!(cuda.cuPointerGetAttributes(3, attributes.as_mut_ptr(), places.as_mut_ptr(), pointer)) }?;
+        Ok(extent)
+    }
+}
+
 /// Whether one registration or allocation of host memory contains `size` bytes from an address on.
 fn is_within_one(context: &Context, pointer: CUdeviceptr, size: usize) -> Result<bool> {
-    let (cuda, _current) = (context.driver().raw(), context.bind()?);
-    let (mut start, mut length): (CUdeviceptr, usize) = (0, 0);
-    let mut attributes = [Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE];
-    let mut places: [*mut c_void; 2] = [(&raw mut start).cast(), (&raw mut length).cast()];
-    // SAFETY: each place is as wide as its attribute, and both arrays hold two elements. The driver looks the address up
-    // and does not dereference it.
-    unsafe { call!(cuda.cuPointerGetAttributes(2, attributes.as_mut_ptr(), places.as_mut_ptr(), pointer)) }?;
+    let Extent { start, length, .. } = Extent::at(context, pointer)?;
     Ok(contains(start, length, pointer, size) || is_of_pool(context, pointer)?)
 }
 

@@ -123,16 +123,20 @@ impl SharedRing {
         stream: &Stream,
         place: impl Fn() -> Result<Result<usize, Full>>,
     ) -> Result<Result<usize, Full>> {
-        let mut last = first;
-        let placed = waiting::look(&ALLOCATE, Target::stream(stream), limit, || match last {
+        let (mut last, target) = (first, Target::stream(stream));
+        let interruption = waiting::Interruption::begin(ALLOCATE, target);
+        let placed = waiting::look(&ALLOCATE, target, limit, || match last {
             Full::Never => Ok(Some(Err(Full::Never))),
-            Full::Behind(_) => Ok(match place()? {
-                Ok(offset) => Some(Ok(offset)),
-                Err(why) => {
-                    last = why;
-                    None
-                }
-            }),
+            Full::Behind(_) => {
+                interruption.check()?;
+                Ok(match place()? {
+                    Ok(offset) => Some(Ok(offset)),
+                    Err(why) => {
+                        last = why;
+                        None
+                    }
+                })
+            }
         })?;
         Ok(placed.unwrap_or(Err(last)))
     }

@@ -156,3 +156,15 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
         Ok(())
     })
 }
+
+#[test]
+fn a_child_of_a_thread_with_a_number_exits() -> Outcome {
+    alone(|setup: &Setup| {
+        let stream = Stream::new(&setup.context)?;
+        let pool = Pool::new(&DeviceMemory::new(&setup.context), &PoolOptions::default())?;
+        drop(Buffer::<u8, _>::uninit(&pool, 100, &stream)?);
+        // SAFETY: the child uses nothing afterwards. Unlike `_exit`, this ends the thread's values.
+        assert_eq!(in_child(|| unsafe { libc::exit(0) }), None);
+        Ok(())
+    })
+}

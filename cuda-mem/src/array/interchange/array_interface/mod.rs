@@ -14,7 +14,7 @@ use crate::{DataType, Error, ForeignOwner, Result, Stream};
 
 pub use crate::error::ArrayInterfaceError;
 
-/// The version of exports. Imports may have any.
+/// The version of exports, and the newest of imports.
 pub const VERSION: u32 = 3;
 
 /// The contents of an array interface, for memory of CUDA or of the host.
@@ -83,9 +83,12 @@ impl ArrayInterface {
     ///
     /// # Errors
     ///
-    /// The array has a mask; its numbers are invalid; a stride ends within an element; the
+    /// The version is newer than 3; the array has a mask; its numbers are invalid; a stride ends within an element; the
     /// stream is forbidden.
     pub fn check(&self, device: TensorDevice) -> Result<Tensor, ArrayInterfaceError> {
+        if self.version > VERSION {
+            return Err(ArrayInterfaceError::Version { version: self.version });
+        }
         if self.has_mask {
             return Err(ArrayInterfaceError::Mask);
         }
@@ -129,7 +132,8 @@ impl ArrayInterface {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); the driver does not know the address as one for devices.
+    /// As [`check`](Self::check); the driver does not know the address as one for devices; the array exceeds the
+    /// allocation, as far as the driver tells.
     ///
     /// # Safety
     ///
@@ -147,6 +151,14 @@ impl ArrayInterface {
                 let value = format!("{:#x}, known to the driver as {:?}", tensor.address(), info.accessibility);
                 let rule = "devices must address it";
                 return Err(Error::invalid(CALL, "data", value, rule));
+            }
+            let range = tensor.byte_range();
+            let size = (range.end - range.start) as usize;
+            if !info.contains(context, tensor.address(), range.start, size)? {
+                let value = format!("{:?} of {size} bytes at {:#x}", tensor.shape(), range.start);
+                let rule = "the array must lie within one allocation: check the shape, the strides, and the address, which is \
+                            that of the element with index 0, the highest one if strides are negative";
+                return Err(Error::invalid(CALL, "shape", value, rule));
             }
             let device = match info.device {
                 _ if info.accessibility.managed => TensorDevice::CudaManaged,
