@@ -1,5 +1,7 @@
 //! The Rust library's names in its error texts, and what stands for them in C.
 
+use cuda_mem::cuda_sys::load::WITHOUT_A_GPU;
+
 /// Names that rules and remedies contain.
 const NAMES: [(&str, &str); 25] = [
     ("`copy_from_slice` and `copy_to_slice`", "cudamem_buffer_write and cudamem_buffer_read"),
@@ -8,14 +10,9 @@ const NAMES: [(&str, &str); 25] = [
     ("with Stream::new", "with cudamem_stream_create"),
     ("`PoolOptions::maximum`", "the maximum of cudamem_pool_options"),
     ("PoolOptions::maximum", "the maximum of cudamem_pool_options"),
-    (
-        "CUDA_MEM_LIBCUDA=softgpu where the program has it linked in, else the path of libsoftgpu.so (`cuda-mem doctor` prints it)",
-        "export CUDA_MEM_LIBCUDA=$(pkg-config --variable=softgpu cudamem)",
-    ),
-    (
-        "no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` link them; libsoftgpu.so and libvkgdr.so.1 are the same providers as libraries)",
-        "for the software GPU, export CUDA_MEM_LIBCUDA=$(pkg-config --variable=softgpu cudamem)",
-    ),
+    (WITHOUT_A_GPU, "export CUDA_MEM_LIBCUDA=$(pkg-config --variable=softgpu cudamem)"),
+    // A C program links libcudamem, and no driver into itself.
+    ("; no CUDA driver is linked into this program.", "."),
     ("VirtualMemory::export returns both", "cudamem_buffer_export returns both"),
     ("MappedMemory::export returns both", "cudamem_buffer_export returns both"),
     ("`VirtualMemory::export`", "cudamem_buffer_export"),
@@ -48,6 +45,21 @@ mod tests {
     fn names_of_rust_become_those_of_c() {
         let text = "Pool::allocate: make one with Stream::new";
         assert_eq!(in_c(text), "make one with cudamem_stream_create");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no dlopen")]
+    fn advice_without_a_gpu_is_what_a_program_in_c_sets() {
+        use cuda_mem::cuda_sys::{CUresult, Driver, load::Search};
+        let export = "export CUDA_MEM_LIBCUDA=$(pkg-config --variable=softgpu cudamem)";
+        let error = cuda_mem::DriverError { call: "cuInit", code: CUresult::CUDA_ERROR_NO_DEVICE };
+        let text = in_c(&error.to_string());
+        assert!(text.ends_with(&format!("; without a GPU: {export}")), "{text}");
+        let search = Search { path: Some("softgpu".into()), ..Driver::SEARCH };
+        // SAFETY: there is no library of that name.
+        let text = in_c(&unsafe { search.open() }.unwrap_err().to_string());
+        let path = "It takes the path of a shared library. Install NVIDIA's driver";
+        assert!(text.contains(path) && text.ends_with(export), "{text}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::Peer(_) => CUDAMEM_ERROR_NO_ACCESS,
         Error::Load(_) => CUDAMEM_ERROR_LOAD,
         Error::MissingSymbol(_) => CUDAMEM_ERROR_MISSING_SYMBOL,
-        Error::Driver(_) => CUDAMEM_ERROR_DRIVER,
+        Error::Driver(_) | Error::NoSuchDevice { .. } => CUDAMEM_ERROR_DRIVER,
         Error::Forked { .. } => CUDAMEM_ERROR_FORKED,
         Error::Vkgdr { .. } => CUDAMEM_ERROR_VKGDR,
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,

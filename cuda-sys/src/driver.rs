@@ -1,7 +1,7 @@
 //! A loaded CUDA driver.
 
 use crate::bindings::{CUdriverProcAddressQueryResult, CUresult, Functions};
-use crate::load::{LoadError, Search};
+use crate::load::{LoadError, Search, without_a_gpu};
 use crate::{Provider, Release, Symbol};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
@@ -22,9 +22,11 @@ impl Driver {
     /// The search for drivers: `CUDA_MEM_LIBCUDA` first, then the names below, beginning with the system's own.
     pub const SEARCH: Search = Search {
         what: "the CUDA driver",
-        remedy: "Install NVIDIA's driver (Debian: apt-get install libcuda1; in a container run it with --gpus all), \
-                 or set CUDA_MEM_LIBCUDA to the path of libcuda.so.1. Without a GPU: CUDA_MEM_LIBCUDA=softgpu where \
-                 the program has it linked in, else the path of libsoftgpu.so (`cuda-mem doctor` prints it)",
+        remedy: concat!(
+            "Install NVIDIA's driver (Debian: apt-get install libcuda1; in a container run it with --gpus all), or set \
+             CUDA_MEM_LIBCUDA to the path of libcuda.so.1. Without a GPU: ",
+            without_a_gpu!(),
+        ),
         variable: "CUDA_MEM_LIBCUDA",
         names: &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"],
         path: None,
@@ -168,7 +170,7 @@ fn base_name(name: &CStr) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Linked;
+    use crate::load::{Linked, WITHOUT_A_GPU};
 
     unsafe extern "C" fn version(out: *mut c_int) -> CUresult {
         // SAFETY: the caller passes a writable int.
@@ -279,17 +281,15 @@ mod tests {
         let search = Search { path: Some("softgpu".into()), ..Driver::SEARCH };
         // SAFETY: there is no library of that name.
         let text = unsafe { search.open() }.unwrap_err().to_string();
-        let only = "It takes the path of a shared library; no provider is linked into this program (cuda-mem's \
-                    features `softgpu` and `vkgdr` link them; libsoftgpu.so and libvkgdr.so.1 are the same providers as \
-                    libraries)";
-        assert!(text.ends_with(only), "{text}");
+        let only =
+            "It takes the path of a shared library; no CUDA driver is linked into this program. Install NVIDIA's";
+        assert!(text.contains(only) && text.ends_with(WITHOUT_A_GPU), "{text}");
 
         let linked = ["half", "whole"].map(|name| Linked { name, symbol: only_version, last_resort: false }).into();
         let search = Search { path: Some("libnowhere.so".into()), linked, ..Driver::SEARCH };
         // SAFETY: there is no library of that name.
         let text = unsafe { search.open() }.unwrap_err().to_string();
-        let both =
-            "the path of a shared library, or one of the names of providers linked into this program: half, whole";
+        let both = "the path of a shared library, or the name of one that is linked into this program: half, whole";
         assert!(text.ends_with(both), "{text}");
     }
 }

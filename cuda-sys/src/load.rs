@@ -48,6 +48,18 @@ pub struct Search {
     pub linked: Vec<Linked>,
 }
 
+/// How a program runs on the software GPU, for the advice of errors. `libcudamem` states it for C.
+macro_rules! without_a_gpu {
+    () => {
+        "CUDA_MEM_LIBCUDA=softgpu in a Rust program with cuda-mem's feature `softgpu`, else the path of libsoftgpu.so \
+         (`cuda-mem doctor` prints it)"
+    };
+}
+pub(crate) use without_a_gpu;
+
+/// How a program runs without a GPU, as the advice of errors has it.
+pub const WITHOUT_A_GPU: &str = without_a_gpu!();
+
 /// One place that was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -148,15 +160,15 @@ impl Search {
     /// The error for a library that the user chose and that does not open.
     fn failed_choice(&self, attempt: Attempt, source: &str) -> LoadError {
         let linked: Vec<&str> = self.linked.iter().map(|linked| linked.name).collect();
-        let also = if linked.is_empty() {
-            "; no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` link them; \
-             libsoftgpu.so and libvkgdr.so.1 are the same providers as libraries)"
-                .to_owned()
-        } else {
-            format!(", or one of the names of providers linked into this program: {}", linked.join(", "))
+        let names = match linked.is_empty() {
+            false => format!(", or the name of one that is linked into this program: {}", linked.join(", ")),
+            true => {
+                let what = self.what.trim_start_matches("the ");
+                format!("; no {what} is linked into this program. {}", self.remedy)
+            }
         };
         let remedy =
-            format!("{source} names it, so nothing else was tried. It takes the path of a shared library{also}");
+            format!("{source} names it, so nothing else was tried. It takes the path of a shared library{names}");
         LoadError { what: self.what, attempts: vec![attempt], remedy }
     }
 }

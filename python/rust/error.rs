@@ -59,7 +59,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::WaitTimedOut(_) => "WaitTimeoutError",
         Error::Unsupported { .. } | Error::MissingSymbol(_) => "UnsupportedError",
         Error::Load(_) => "LoadError",
-        Error::Driver(_) | Error::Vkgdr { .. } => "DriverError",
+        Error::Driver(_) | Error::NoSuchDevice { .. } | Error::Vkgdr { .. } => "DriverError",
         _ => "Error",
     }
 }

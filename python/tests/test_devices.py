@@ -23,6 +23,7 @@ def test_a_missing_device_is_an_error_with_its_code(ordinal: int) -> None:
     with pytest.raises(cuda_mem.DriverError, match="CUDA_ERROR_INVALID_DEVICE") as caught:
         cuda_mem.Context(ordinal)
     assert caught.value.code == 101
+    assert f"device is {ordinal}, of {cuda_mem.Driver().device_count} device" in str(caught.value)
     assert isinstance(caught.value, RuntimeError) and isinstance(caught.value, cuda_mem.Error)
 
 

@@ -196,12 +196,19 @@ const NAMES: [&str; 19] = [
     "SOFTGPU_WITHOUT",
 ];
 
+/// The variable whose name is most like `name`. The prefix, which all have, would outweigh the rest.
+fn nearest(name: &str) -> &'static str {
+    let rest = |name: &str| name.trim_start_matches("SOFTGPU_").to_owned();
+    let likeness = |known: &&str| strsim::jaro_winkler(&rest(known), &rest(name));
+    NAMES.into_iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other))).unwrap_or_default()
+}
+
 /// Refuses a misspelt variable: without it a test would pass without the checks that it asked for.
 fn check_names(names: Vec<String>) -> Result<(), SettingsError> {
     let is_known = |name: &String| name.starts_with("SOFTGPU_TEST_") || NAMES.contains(&name.as_str());
     match names.into_iter().find(|name| !is_known(name)) {
         Some(value) => {
-            let want = format!("one of {}", NAMES.join(", ")).into();
+            let want = format!("one of {}; did you mean {}?", NAMES.join(", "), nearest(&value)).into();
             Err(SettingsError { name: "a variable of the environment", value, want })
         }
         None => Ok(()),
@@ -365,6 +372,10 @@ mod tests {
         assert_eq!(check(&["SOFTGPU_RACES", "SOFTGPU_LIBRARY", "SOFTGPU_TEST_LOCKS"]), Ok(()));
         let text = check(&["SOFTGPU_RACES", "SOFTGPU_RACE"]).unwrap_err().to_string();
         assert!(text.contains("is SOFTGPU_RACE, but must be one of SOFTGPU_ATOM, "), "{text}");
+        for (wrong, right) in [("RACE", "RACES"), ("DEVICE", "DEVICES"), ("FAULT", "FAIL"), ("MEM", "MEMORY")] {
+            let text = check(&[&format!("SOFTGPU_{wrong}")]).unwrap_err().to_string();
+            assert!(text.ends_with(&format!("; did you mean SOFTGPU_{right}?")), "{text}");
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Devices.
 
 use crate::error::{Uuid, call, or_older};
-use crate::{Context, Driver, Result};
+use crate::{Context, Driver, Error, Result};
 use core::ffi::{CStr, c_char};
-use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
+use cuda_sys::{CUdevice, CUdevice_attribute, CUresult, CUuuid};
 
 /// A GPU, or the software GPU.
 ///
@@ -11,7 +11,8 @@ use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
 /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// let device = driver.device(0)?;
 /// println!("{} {}", device.name()?, device.uuid()?);
-/// assert!(driver.device(-1).is_err());
+/// let text = driver.device(7).unwrap_err().to_string();
+/// assert!(text.contains("device is 7, of 2 devices"), "{text}");
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -25,7 +26,12 @@ impl Device {
     pub(crate) fn new(driver: &Driver, ordinal: i32) -> Result<Self> {
         let (cuda, mut raw) = (driver.raw(), 0);
         // SAFETY: `raw` is writable.
-        unsafe { call!(cuda.cuDeviceGet(&mut raw, ordinal)) }?;
+        unsafe { call!(cuda.cuDeviceGet(&mut raw, ordinal)) }.map_err(|error| match error.driver_code() {
+            Some(CUresult::CUDA_ERROR_INVALID_DEVICE) => {
+                driver.device_count().map_or(error, |devices| Error::NoSuchDevice { ordinal, devices })
+            }
+            _ => error,
+        })?;
         Ok(Self { driver: driver.clone(), raw, ordinal })
     }
 

@@ -28,7 +28,7 @@ mod uuid;
 mod view;
 
 use core::fmt;
-use cuda_sys::load::LoadError;
+use cuda_sys::load::{LoadError, WITHOUT_A_GPU};
 use cuda_sys::{CUresult, MissingSymbol};
 use strided_layout::DataTypeError;
 
@@ -191,6 +191,15 @@ pub enum Error {
         value: Box<str>,
         /// The rule that the argument breaks.
         rule: &'static str,
+    },
+
+    /// There is no device of this ordinal. The driver's code is CUDA_ERROR_INVALID_DEVICE.
+    #[error("cuDeviceGet failed: CUDA_ERROR_INVALID_DEVICE (101): device is {ordinal}, of {}", CountOfDevices(*devices))]
+    NoSuchDevice {
+        /// The ordinal.
+        ordinal: i32,
+        /// The number of devices that the process sees.
+        devices: usize,
     },
 
     /// Others still reach the memory, and the call needs it alone: drop the clones and slices first, also those that
@@ -369,6 +378,7 @@ impl Error {
     pub fn driver_code(&self) -> Option<CUresult> {
         match self {
             Error::Driver(error) => Some(error.code),
+            Error::NoSuchDevice { .. } => Some(CUresult::CUDA_ERROR_INVALID_DEVICE),
             Error::Forked { .. } => Some(CUresult::CUDA_ERROR_NOT_INITIALIZED),
             _ => None,
         }
@@ -395,6 +405,17 @@ fn sharers(with_processes: bool) -> &'static str {
     match with_processes {
         false => "but no other clone or slice of its memory may exist: drop those first, also those of other libraries",
         true => "with other processes: memory that was exported or imported stays shared",
+    }
+}
+
+struct CountOfDevices(usize);
+
+impl fmt::Display for CountOfDevices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 device: the only ordinal is 0"),
+            count => write!(f, "{count} devices: ordinals begin at 0"),
+        }
     }
 }
 
@@ -441,6 +462,7 @@ impl fmt::Display for DriverError {
         write!(f, "{} failed: {name} ({})", self.call, self.code.0)?;
         match advice(self.call, self.code) {
             "" => Ok(()),
+            advice if self.code == CUresult::CUDA_ERROR_NO_DEVICE => write!(f, ": {advice}{WITHOUT_A_GPU}"),
             advice => write!(f, ": {advice}"),
         }
     }
@@ -461,10 +483,9 @@ fn advice(call: &str, code: CUresult) -> &'static str {
         CUresult::CUDA_ERROR_NOT_INITIALIZED => "the driver is not initialised in this process",
         CUresult::CUDA_ERROR_DEINITIALIZED => "the driver has shut down, because the process is ending",
         CUresult::CUDA_ERROR_NO_DEVICE => {
-            "the driver sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and in a container at --gpus; \
-             CUDA_MEM_LIBCUDA=softgpu runs the program without a GPU"
+            "the driver sees no GPU; look at CUDA_VISIBLE_DEVICES, which the software GPU heeds too, at nvidia-smi, and in a \
+             container at --gpus; without a GPU: "
         }
-        CUresult::CUDA_ERROR_INVALID_DEVICE => "there is no device of that ordinal",
         CUresult::CUDA_ERROR_INVALID_CONTEXT => "the context does not exist, or has been destroyed",
         CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => "the context has been destroyed",
         CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
@@ -553,6 +574,7 @@ mod tests {
         let error = DriverError { call: "cuInit", code: CUresult::CUDA_ERROR_NO_DEVICE };
         let text = error.to_string();
         assert!(text.starts_with("cuInit failed: CUDA_ERROR_NO_DEVICE (100): the driver sees no GPU"), "{text}");
+        assert!(text.ends_with(&format!("without a GPU: {WITHOUT_A_GPU}")), "{text}");
         let error = DriverError { call: "cuInit", code: CUresult(31337) };
         assert_eq!(error.to_string(), "cuInit failed: a code that this release does not know (31337)");
     }

@@ -76,6 +76,9 @@ void case_devices(void)
     FAILS(cudamem_device_get_link(0, count, NULL), CUDAMEM_ERROR_DRIVER);
     FAILS(cudamem_device_get_info(count, &info), CUDAMEM_ERROR_DRIVER);
     CHECK(cudamem_last_driver_code() == 101); /* CUDA_ERROR_INVALID_DEVICE */
+    char expected[64];
+    snprintf(expected, sizeof expected, "device is %d, of %d device", (int)count, (int)count);
+    CHECK(strstr(cudamem_last_error_message(), expected) != NULL);
 }
 
 static void on_stream(void *user)

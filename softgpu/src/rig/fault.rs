@@ -27,7 +27,8 @@ pub struct Fault {
     pub code: CUresult,
     /// Whether the call does its work anyway, as calls do that report an error of earlier work.
     pub after: bool,
-    /// Whether the current context answers this code from then on.
+    /// Whether the context that is current at the call answers this code from then on. If none is current, as at calls for
+    /// devices and at the first calls of a program, only this call fails.
     pub sticky: bool,
 }
 
@@ -52,6 +53,12 @@ pub enum FaultError {
          CODE `+` if the call shall do its work, `!` if the error shall stay with the context"
     )]
     Form(String),
+    /// The driver has no code of this number or name.
+    #[error(
+        "{0:?} is not a code: write a name or a number of cuda.h, such as CUDA_ERROR_OUT_OF_MEMORY or 2; for a vkgdr function \
+         also a negative number of Vulkan's"
+    )]
+    Code(String),
     /// No function has this name.
     #[error("`{name}` is not a driver or vkgdr function{}", question(*.meant))]
     Function {
@@ -95,11 +102,12 @@ pub fn injected() -> u64 {
     INJECTED.load(Ordering::Relaxed)
 }
 
-/// Parses faults such as `cuMemAlloc_v2:3=2,any:17=700!`, the form of the environment's `SOFTGPU_FAIL`.
+/// Parses faults such as `cuMemAlloc_v2:3=CUDA_ERROR_OUT_OF_MEMORY,cuMemAlloc_v2:9=700!`, the form of the environment's
+/// `SOFTGPU_FAIL`. A code is a name or a number.
 ///
 /// # Errors
 ///
-/// A part is not a fault, or names a function that does not exist.
+/// A part is not a fault, or names a function or a code that does not exist.
 pub fn faults_from(text: &str) -> Result<Vec<Fault>, FaultError> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
 }
@@ -110,22 +118,32 @@ fn one(part: &str) -> Result<Fault, FaultError> {
     let (name, k) = call.split_once(':').ok_or_else(wrong)?;
     let (number, every) = k.strip_prefix('*').map_or((k, false), |rest| (rest, true));
     let number: u64 = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
-    let digits = code.trim_end_matches(['+', '!']);
-    let value: i32 = digits.parse().ok().filter(|value| *value != 0).ok_or_else(wrong)?;
-    let marks = &code[digits.len()..];
-    if name.is_empty() {
+    let code_text = code.trim_end_matches(['+', '!']);
+    let marks = &code[code_text.len()..];
+    if name.is_empty() || code_text.is_empty() {
         return Err(wrong());
     }
     if name != "any" && !table::is_known(name) {
         return Err(FaultError::Function { name: name.to_owned(), meant: table::meant(name) });
     }
+    let code = code_of(code_text, name.starts_with("vkgdr_")).ok_or_else(|| FaultError::Code(code_text.to_owned()))?;
     Ok(Fault {
         function: (name != "any").then(|| name.to_owned()),
         when: if every { When::Every(number) } else { When::Call(number) },
-        code: CUresult(value as u32),
+        code,
         after: marks.contains('+'),
         sticky: marks.contains('!'),
     })
+}
+
+/// The code of a number or name. vkgdr's functions also answer codes of Vulkan and their own, which are negative.
+fn code_of(text: &str, of_vkgdr: bool) -> Option<CUresult> {
+    match text.parse::<i32>() {
+        Ok(number) if of_vkgdr && number < 0 => Some(CUresult(number as u32)),
+        Ok(number) => Some(CUresult(u32::try_from(number).ok()?)).filter(|code| number != 0 && code.name().is_some()),
+        // The highest code is CUDA_ERROR_UNKNOWN.
+        Err(_) => (1..=CUresult::CUDA_ERROR_UNKNOWN.0).map(CUresult).find(|code| code.name() == Some(text)),
+    }
 }
 
 /// The fault for a call that is the `of`-th of its function and the `all`-th of all calls.
@@ -161,8 +179,14 @@ mod tests {
             Fault { when: When::Every(17), sticky: true, ..Fault::any(1, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS) };
         assert_eq!(list[1], stays);
         assert_eq!((list[2].code.0 as i32, list[2].after), (-3, true));
-        for bad in ["x", "x:1", "x:0=2", ":1=2", "x:1=0", "x:k=2", "x:1=2?"] {
+        for bad in ["x", "x:1", "x:0=2", ":1=2", "x:1=", "x:k=2"] {
             assert_eq!(faults_from(bad), Err(FaultError::Form(bad.to_owned())));
+        }
+        let named = faults_from("cuMemAlloc_v2:3=CUDA_ERROR_OUT_OF_MEMORY,any:1=CUDA_ERROR_UNKNOWN!").unwrap();
+        assert_eq!(named[0], list[0]);
+        assert_eq!((named[1].code, named[1].sticky), (CUresult::CUDA_ERROR_UNKNOWN, true));
+        for bad in ["0", "9999", "-3", "2?", "CUDA_ERROR_NONE", "CUDA_SUCCESS"] {
+            assert_eq!(faults_from(&format!("cuInit:1={bad}")), Err(FaultError::Code(bad.to_owned())));
         }
         let refused = |text| faults_from(text).unwrap_err().to_string();
         let text = refused("cuMemFreeAsync:1=2,cuMemcpyHtoD:1=2");

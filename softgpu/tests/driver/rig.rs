@@ -89,6 +89,26 @@ fn an_error_that_sticks_is_what_the_context_answers_to_its_end() {
 }
 
 #[test]
+fn an_error_sticks_only_to_a_context_that_is_current() {
+    let m = machine(Settings::default());
+    let context = m.context(0);
+    softgpu::faults(softgpu::faults_from("cuDeviceGetCount:1=700!").unwrap());
+    let count = || {
+        let mut count = 0;
+        cu!(m, cuDeviceGetCount(&mut count))
+    };
+    assert_eq!(cu!(m, cuCtxSetCurrent(ptr::null_mut())), 0);
+    assert_eq!((count(), cu!(m, cuCtxSetCurrent(context)), ask(&m)), (700, 0, 0));
+    softgpu::faults(softgpu::faults_from("cuMemAlloc_v2:1=CUDA_ERROR_OUT_OF_MEMORY,cuMemAlloc_v2:2=700!").unwrap());
+    let mut at = 0;
+    let mut allocate = || cu!(m, cuMemAlloc_v2(&mut at, 64));
+    assert_eq!([allocate(), ask(&m), allocate(), ask(&m)], [2, 0, 700, 700]);
+    softgpu::faults([]);
+    assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
+    m.finish();
+}
+
+#[test]
 fn calls_are_traced_with_arguments_and_results() {
     let m = machine(Settings::default());
     softgpu::trace(2);

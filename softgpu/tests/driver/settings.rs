@@ -70,6 +70,7 @@ fn a_variable_that_cannot_be_read_fails_cuinit_by_name() {
     }
     let text = start(&[("SOFTGPU_RACE", "1")]);
     assert!(text.contains("cuInit: 1") && text.contains("is SOFTGPU_RACE, but must be one of "), "{text}");
+    assert!(text.contains("; did you mean SOFTGPU_RACES?"), "{text}");
     let text = start(&[("SOFTGPU_FAIL", "cuMemAlloc:1=2")]);
     assert!(text.contains("did you mean `cuMemAlloc_v2`?"), "{text}");
 }
