@@ -110,6 +110,11 @@ impl Stream {
         }
     }
 
+    /// Whether this is a value for records, whose stream may have ended.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.inner.ownership, StreamOwnership::Kept)
+    }
+
     /// Makes a call with the stream, which does not end during the call. Makes none if the stream may have ended.
     pub(crate) fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
         self.while_present_or(call, |_| !self.inner.core.is_unmarked())
@@ -123,7 +128,7 @@ impl Stream {
     }
 
     fn while_present_or<R>(&self, call: impl FnOnce() -> R, is_known: impl FnOnce(u64) -> bool) -> Present<R> {
-        if !matches!(self.inner.ownership, StreamOwnership::Kept) {
+        if !self.is_kept() {
             return Present::Yes(call());
         }
         // The drop of the last value waits for this submission, or is seen here.

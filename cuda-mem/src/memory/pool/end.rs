@@ -115,17 +115,34 @@ impl Drop for EndingPool {
         }
         let drop_errors = self.context.drop_errors().clone();
         let pool = OwnedPool { driver: self.context.driver().clone(), drop_errors, raw: self.raw };
-        let busy: Vec<_> = mem::take(&mut self.streams).into_iter().filter(|stream| !is_idle(stream)).collect();
-        if !busy.is_empty() && self.context.liveness() == Liveness::Alive {
-            let mut pool = Some(pool);
-            let destroyed = self.context.free_after(DOING, &busy, move |_| {
-                drop(pool.take());
-                Ok(())
-            });
-            if let Err(error) = destroyed {
-                self.context.drop_errors().push(DOING, error);
-            }
+        let streams = mem::take(&mut self.streams);
+        if self.context.liveness() != Liveness::Alive || self.wait_for(&streams) {
+            return;
         }
+        let mut pool = Some(pool);
+        let destroyed = self.context.free_after(DOING, &streams, move |_| {
+            drop(pool.take());
+            Ok(())
+        });
+        if let Err(error) = destroyed {
+            self.context.drop_errors().push(DOING, error);
+        }
+    }
+}
+
+impl EndingPool {
+    /// Waits for the frees, unless queued work waits for the CPU. `true` if they are done, and the driver knows it: it takes
+    /// back the memory of a free when a program waits for the stream, not when it asks whether the stream is idle.
+    fn wait_for(&self, streams: &[Stream]) -> bool {
+        if streams.is_empty() {
+            return true;
+        }
+        let Some(_quiet) = self.context.try_quiet() else { return false };
+        // Another library's stream may end during a wait.
+        streams.iter().all(|stream| match stream.is_kept() || stream.raw() == CU_STREAM_PER_THREAD {
+            true => is_idle(stream),
+            false => stream.wait_before_free().is_ok(),
+        })
     }
 }
 

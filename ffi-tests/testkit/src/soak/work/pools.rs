@@ -58,7 +58,7 @@ fn own(hands: &mut Hands<'_>) -> Done {
     let source = hands.source();
     hands.doing("a pool of its own");
     let mut settings = PoolOptions::default();
-    (settings.initial, settings.smallest_growth, settings.maximum) = (0, 1 << 16, 1 << 20);
+    (settings.initial, settings.smallest_growth, settings.maximum) = (0, 1 << 16, 1 << 22);
     if source.most < 1 << 16 {
         return Ok(());
     }
