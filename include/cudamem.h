@@ -1404,9 +1404,9 @@ cudamem_status cudamem_synchronize_for(uint64_t id, double seconds);
 
 /**
  * Records that work queued on stream so far uses a buffer, a view, a flag, a counter, a ring, or a frame: kernels that
- * were launched with its address or descriptor. Later operations of a buffer, including its free, wait for that work. The
- * stream may be of another device, which uses the memory directly.
- * The memory of the others is not reused, and a frame is not handed out again, before that work is done.
+ * were launched with its address or descriptor. Later operations of a buffer, including its free, wait for that work.
+ * The memory of the others is not reused, and a frame is not handed out again, before that work is done. The stream may
+ * be of another device, which uses the memory directly.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a frame is used on a stream that captures a graph, or on a per-thread
  * default stream.
