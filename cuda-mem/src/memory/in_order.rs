@@ -1,6 +1,5 @@
 //! Frees of plain memory in stream order.
 
-use crate::driver::context::free_after_all_work;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
@@ -21,13 +20,9 @@ pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block
     let (address, size, target) = (block.device_pointer(), block.size(), Target::context(context));
     let of_pool = block.kind() != BlockKind::Device;
     let by_waiting = || {
+        // Memory of a pool is not waited for by the call, but the work on `home` is done then.
         // SAFETY: this function's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe {
-            match of_pool {
-                true => free_after_all_work(cuda, target, address),
-                false => watched!(target, cuda.cuMemFree_v2(address)),
-            }
-        };
+        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
         context.free_by_waiting(doing, size, Some(home), free)
     };
     // All later work of blocking streams would wait for a free on the legacy default stream, which waits for theirs.

@@ -95,7 +95,7 @@ fn is_unused(cuda: &cuda_sys::Driver, pool: CUmemoryPool) -> bool {
 /// # Safety
 ///
 /// The block is of a pool of the context. No later work uses it, and it is freed once.
-pub(crate) unsafe fn free_after_all_work(cuda: &cuda_sys::Driver, target: Target, block: CUdeviceptr) -> Result<()> {
+unsafe fn free_after_all_work(cuda: &cuda_sys::Driver, target: Target, block: CUdeviceptr) -> Result<()> {
     // SAFETY: the call takes nothing.
     unsafe { watched!(target, cuda.cuCtxSynchronize()) }?;
     // SAFETY: this function's contract, and the work is done.

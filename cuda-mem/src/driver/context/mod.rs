@@ -27,7 +27,7 @@ pub(crate) use access_gate::BEFORE_ENTRY;
 pub(crate) use access_gate::Entered;
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
-pub(crate) use kept::{HostPool, free_after_all_work};
+pub(crate) use kept::HostPool;
 pub use named::MemoryInfo;
 use named::context_id;
 pub(crate) use named::{Liveness, NamedContext};

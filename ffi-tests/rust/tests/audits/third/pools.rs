@@ -265,3 +265,26 @@ fn a_dropped_pool_is_destroyed_after_the_frees_of_its_memory() -> Outcome {
         })
     })
 }
+
+// On a GPU, such a wait met the end of another thread's capture, and the driver crashed.
+#[test]
+fn pinned_memory_that_a_capture_refuses_to_free_waits_for_no_context() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: only the software GPU makes calls fail: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
+        in_time(setup, |setup| {
+            let stream = Stream::new(&setup.context)?;
+            let memory = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 4096, &stream)?;
+            softgpu::count_calls(true);
+            let before = softgpu::calls_of("cuCtxSynchronize");
+            softgpu::faults([Fault::call("cuMemFreeAsync", 1, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)]);
+            drop(memory);
+            assert_eq!(softgpu::injected(), 1);
+            softgpu::faults([]);
+            assert_eq!(softgpu::calls_of("cuCtxSynchronize"), before);
+            Ok(())
+        })
+    })
+}
