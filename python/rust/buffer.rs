@@ -38,7 +38,8 @@ pub struct Buffer {
     views: AtomicUsize,
     /// Whether a free neither calls the driver nor waits.
     quick_frees: bool,
-    /// Whether this is a part of another buffer's memory, which that buffer's close refuses to free.
+    /// Whether this is a slice: its close gives up its share only, and while it lives, `close` of the whole buffer raises an
+    /// error.
     is_part: bool,
 }
 

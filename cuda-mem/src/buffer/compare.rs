@@ -17,8 +17,9 @@ const THREADS: u32 = 256;
 const MOST_BLOCKS: u64 = 2048;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Whether two buffers hold the same bytes, after all work queued on both home streams so far. If one device can
-    /// address both, it compares them. Otherwise the CPU compares copies, one piece at a time.
+    /// Whether two buffers hold the same bytes, after all work queued on both home streams so far. If both lie on the
+    /// device of this buffer's stream, or in host memory that it addresses, the device compares them. Otherwise the CPU
+    /// compares copies, one piece at a time.
     ///
     /// # Errors
     ///

@@ -71,7 +71,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
     }
 
-    /// What decides whether a context's device accesses the memory. None if it does anyway.
+    /// The access that a context's device needs before it can use the memory. None if it needs none.
     pub(crate) fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
         let source = self.resource().and_then(|resource| resource.peer_source());
         match self.device_ordinal() {

@@ -102,7 +102,7 @@ pub(super) struct WholeBlock {
     pub class: usize,
 }
 
-/// The outcome of [`Fronts::keep`]. Plain, because a value that may hold blocks is copied in vain where it holds none.
+/// The outcome of [`Fronts::keep`]. It has no blocks in it, so that the usual outcome is returned in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freed {
     Kept,
@@ -129,7 +129,8 @@ impl<S: Keep> Fronts<S> {
         bytes <= self.capacity
     }
 
-    /// The place of these fronts' owners. No other fronts have it while these live.
+    /// The address that stands for these caches: a thread writes it into its word of presence while it is inside. No other
+    /// caches have it while these live.
     #[inline]
     pub fn place(&self) -> NonZeroUsize {
         NonNull::from(&*self.fronts).addr()
