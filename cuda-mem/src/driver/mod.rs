@@ -200,7 +200,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice): there is no device with this ordinal.
+    /// [`Error::NoSuchDevice`]: there is no device with this ordinal.
     #[doc(alias = "cuDeviceGet")]
     pub fn device(&self, ordinal: i32) -> Result<Device> {
         Device::new(self, ordinal)
