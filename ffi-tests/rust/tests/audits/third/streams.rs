@@ -209,7 +209,7 @@ fn streams_of_others_that_end_between_calls_do_not_pile_up() -> Outcome {
         }
         let pool = Pool::new(&DeviceMemory::new(&setup.context), &PoolOptions::default())?;
         let memory = Addresses::of_pool(&pool)?;
-        let (events, waits) = (softgpu::ledger().count(Kind::Event), softgpu::calls_of("cuCtxSynchronize"));
+        let events = softgpu::ledger().count(Kind::Event);
         softgpu::count_calls(true);
         see_many(setup, &memory, BLOCK)?;
         let stayed = softgpu::ledger().count(Kind::Event) - events;
@@ -217,7 +217,7 @@ fn streams_of_others_that_end_between_calls_do_not_pile_up() -> Outcome {
         assert!(stayed <= FEW, "{stayed} events stay of {MANY} streams");
         assert!(figures.pending.len() <= FEW, "memory waits for {} streams that have ended", figures.pending.len());
         assert!(figures.reserved.current <= (FEW * BLOCK + SIZE) as u64, "{} bytes", figures.reserved.current);
-        assert_eq!(softgpu::calls_of("cuCtxSynchronize"), waits, "a call waited for the context");
+        assert_eq!(softgpu::calls_of("cuCtxSynchronize"), 0, "a call waited for the context");
 
         // A wait that the program asks for makes room again.
         let raw = foreign(&setup.context)?;
