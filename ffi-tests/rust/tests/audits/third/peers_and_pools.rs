@@ -106,6 +106,31 @@ fn copy_in_all_ways(near: &Side, memory: &Buffer<u8, Any>, bytes: &[u8]) -> Outc
     Ok(())
 }
 
+/// Lets threads copy while this one changes access again and again, until all have copied.
+fn copy_beside_changes(
+    name: &str,
+    copy: impl Fn() -> Outcome + Sync,
+    change: impl Fn() -> Result<(), Error>,
+) -> Outcome {
+    let left = AtomicUsize::new(COPIERS);
+    let (copied, changed) = thread::scope(|scope| {
+        let copying = [(); COPIERS].map(|()| {
+            scope.spawn(|| {
+                let copied = copy().map_err(|error| error.to_string());
+                left.fetch_sub(1, Ordering::Release);
+                copied
+            })
+        });
+        let mut changed = Ok(());
+        while left.load(Ordering::Acquire) > 0 && changed.is_ok() {
+            changed = change();
+        }
+        (joined(copying), changed)
+    });
+    copied.map_err(|error| format!("{name}: {error}"))?;
+    Ok(changed?)
+}
+
 // Hole D.
 #[test]
 fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
@@ -113,24 +138,9 @@ fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
         let bytes = pattern(6000, 5);
         for (name, source) in far.sources()? {
             let memory = Buffer::from_slice(&source, &bytes, &far.stream)?;
-            let left = AtomicUsize::new(COPIERS);
-            let (copied, denied) = thread::scope(|scope| {
-                let copying = [(); COPIERS].map(|()| {
-                    scope.spawn(|| {
-                        let copied = copy_in_all_ways(near, &memory, &bytes).map_err(|error| error.to_string());
-                        left.fetch_sub(1, Ordering::Release);
-                        copied
-                    })
-                });
-                let mut denied = Ok(());
-                while left.load(Ordering::Acquire) > 0 && denied.is_ok() {
-                    denied = source.deny_access(near.context.device());
-                    denied = denied.and_then(|()| source.allow_access(near.context.device()));
-                }
-                (joined(copying), denied)
-            });
-            copied.map_err(|error| format!("{name}: {error}"))?;
-            denied?;
+            let deny = || source.deny_access(near.context.device());
+            let change = || deny().and_then(|()| source.allow_access(near.context.device()));
+            copy_beside_changes(name, || copy_in_all_ways(near, &memory, &bytes), change)?;
             let copy = Buffer::<u8, _>::zeroed(&near.plain(), 1, &near.stream)?;
             assert_eq!(memory.route_to(&copy), PeerRoute::Direct, "{name}");
         }
@@ -149,31 +159,16 @@ fn copy_to(far: &Side, source: &SharedResource, near: &Buffer<u8, Any>, bytes: &
     Ok(())
 }
 
-// A change of access breaks copies to plain memory too.
+// A change of access to the destination breaks a copy, too.
 #[test]
 fn copies_to_memory_go_on_while_access_to_it_changes() -> Outcome {
     with_two(|_, near, far| {
         let bytes = pattern(6000, 7);
         let memory = Buffer::from_slice(&near.plain(), &bytes, &near.stream)?;
         for (name, source) in far.sources()? {
-            let left = AtomicUsize::new(COPIERS);
-            let (copied, changed) = thread::scope(|scope| {
-                let copying = [(); COPIERS].map(|()| {
-                    scope.spawn(|| {
-                        let copied = copy_to(far, &source, &memory, &bytes).map_err(|error| error.to_string());
-                        left.fetch_sub(1, Ordering::Release);
-                        copied
-                    })
-                });
-                let mut changed = Ok(());
-                while left.load(Ordering::Acquire) > 0 && changed.is_ok() {
-                    changed = source.allow_access(near.context.device());
-                    changed = changed.and_then(|()| source.deny_access(near.context.device()));
-                }
-                (joined(copying), changed)
-            });
-            copied.map_err(|error| format!("{name}: {error}"))?;
-            changed?;
+            let allow = || source.allow_access(near.context.device());
+            let change = || allow().and_then(|()| source.deny_access(near.context.device()));
+            copy_beside_changes(name, || copy_to(far, &source, &memory, &bytes), change)?;
         }
         Ok(())
     })
