@@ -1,14 +1,12 @@
 //! Frees by calls that wait, and values that end beside captures.
 
-use super::hold;
 use super::streams::{destroy, foreign};
+use super::{hold, hold_unknown};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, VirtualMemory, VirtualOptions, kind};
 use cuda_mem::{Buffer, Context, DropError, Error, MappedMemory, Stream};
 use softgpu::{Fault, Kind, When};
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -436,16 +434,8 @@ fn leaves_memory_whose_wait_failed() -> Outcome {
     let own = VirtualMemory::new(context, &VirtualOptions::default())?;
     let buffers = (Buffer::<u8, _>::zeroed(&mapped, SIZE, &stream)?, Buffer::<u8, _>::zeroed(&own, SIZE, &stream)?);
     stream.synchronize()?;
-    static OPEN: AtomicBool = AtomicBool::new(false);
-    unsafe extern "C" fn until_open(_: *mut c_void) {
-        while !OPEN.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-    // By a raw call: a free by the library waits for host functions that it knows of.
-    // SAFETY: the stream lives, and the function uses nothing of this thread.
-    let queued = unsafe { setup.driver.raw().cuLaunchHostFunc(stream.raw(), Some(until_open), std::ptr::null_mut()) };
-    check_call("cuLaunchHostFunc", queued)?;
+    // A free by the library waits for host functions that it knows of.
+    let open = hold_unknown(&stream)?;
     let refused = ["cuStreamSynchronize", "cuStreamQuery", "cuEventSynchronize", "cuEventQuery", "cuEventRecord"];
     let code = CUresult::CUDA_ERROR_UNKNOWN;
     let faults = Faults::begin(refused.map(|name| Fault { when: When::Every(1), ..Fault::call(name, 1, code) }));
@@ -453,7 +443,7 @@ fn leaves_memory_whose_wait_failed() -> Outcome {
     drop((mapped, own));
     assert_eq!((live(Kind::VkgdrMemory), live(Kind::Mapping)), (1, 1), "freed under its work");
     drop(faults);
-    OPEN.store(true, Ordering::Relaxed);
+    drop(open);
     stream.synchronize()?;
     assert_eq!(context.take_drop_errors().errors.len(), 2);
     Ok(())

@@ -1,6 +1,6 @@
 //! Pools and guards beside threads that wait, and sources of the program.
 
-use super::hold;
+use super::{hold, hold_unknown};
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
@@ -10,14 +10,12 @@ use cuda_mem::memory::{
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Error, Stream, waiting};
 use softgpu::Fault;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use testkit::suite::Outcome;
-use testkit::{alone, check_call, in_time};
+use testkit::{alone, in_time};
 
 const MIB: usize = 1 << 20;
 
@@ -271,12 +269,6 @@ fn a_dropped_pool_is_destroyed_after_the_frees_of_its_memory() -> Outcome {
 
 #[test]
 fn the_drop_of_a_pool_waits_for_each_stream_that_freed() -> Outcome {
-    static OPEN: AtomicBool = AtomicBool::new(false);
-    unsafe extern "C" fn until_open(_: *mut c_void) {
-        while !OPEN.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
     alone(|setup| {
         in_time(setup, |setup| {
             let destroyed = || softgpu::calls_of("cuMemPoolDestroy");
@@ -285,18 +277,15 @@ fn the_drop_of_a_pool_waits_for_each_stream_that_freed() -> Outcome {
             let (idle, busy) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
             drop(Buffer::<u8, _>::zeroed(&pool, 100, &idle)?);
             let memory = Buffer::<u8, _>::zeroed(&pool, 100, &busy)?;
-            // By a raw call: the drop does not wait for host functions that the library knows of.
-            // SAFETY: the stream lives, and the function uses nothing of this thread.
-            let queued =
-                unsafe { setup.driver.raw().cuLaunchHostFunc(busy.raw(), Some(until_open), std::ptr::null_mut()) };
-            check_call("cuLaunchHostFunc", queued)?;
+            // The drop does not wait for host functions that the library knows of.
+            let open = hold_unknown(&busy)?;
             drop(memory);
             let before = destroyed();
             thread::scope(|scope| {
                 let dropping = scope.spawn(move || drop(pool));
                 thread::sleep(Duration::from_millis(100));
                 let (has_ended, count) = (dropping.is_finished(), destroyed());
-                OPEN.store(true, Ordering::Relaxed);
+                drop(open);
                 assert!(!has_ended && count == before, "a free is under way on the second stream");
             });
             assert!(!setup.is_software() || destroyed() == before + 1);
