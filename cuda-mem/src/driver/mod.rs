@@ -6,6 +6,7 @@ pub(crate) mod device;
 pub(crate) mod kernels;
 pub(crate) mod relaxed;
 pub(crate) mod stream_core;
+pub(crate) mod stream_creation;
 pub(crate) mod stream_reserve;
 pub(crate) mod support;
 pub(crate) mod topology;

@@ -3,6 +3,7 @@
 use crate::driver::context::Handle;
 use crate::driver::context::PATIENCE;
 use crate::driver::relaxed::beside_captures;
+use crate::driver::stream_creation::done;
 use crate::error::{CaptureRefusal, call, check_not_forked};
 use crate::lifetime::capture_numbers::Membership;
 use crate::lifetime::submission::Submitted;
@@ -10,7 +11,6 @@ use crate::lifetime::submission::{Beginning, Gate, Submission};
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::stream::Running;
-use crate::stream::done;
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::ptr;

@@ -1,7 +1,6 @@
 //! Streams: queues whose work runs in order. Events and graphs, and the order between the work of two streams.
 
 pub(crate) mod completion;
-mod creation;
 pub(crate) mod event;
 pub mod graph;
 pub(crate) mod host_copies;
@@ -20,6 +19,7 @@ use owner::{StreamOwner, StreamOwnership};
 use crate::driver::context::ForeignOwner;
 use crate::driver::relaxed::beside_captures;
 use crate::driver::stream_core::StreamCore;
+use crate::driver::stream_creation::done;
 use crate::driver::stream_reserve::StreamClass;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{CaptureRefusal, call};
@@ -31,7 +31,7 @@ use crate::{Bound, Context, Error, Event, Result};
 use core::fmt;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
+use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream, CUstream_flags};
 use std::sync::{Arc, OnceLock};
 
 /// A queue of device work that runs in order. Cheap to clone.
@@ -472,15 +472,6 @@ impl Stream {
         // SAFETY: `flags` is writable and the stream lives.
         unsafe { call!(cuda.cuStreamGetFlags(self.inner.raw, &mut flags)) }?;
         Ok(*self.inner.blocking.get_or_init(|| flags & CUstream_flags::CU_STREAM_NON_BLOCKING.0 == 0))
-    }
-}
-
-/// Maps success to `true` and CUDA_ERROR_NOT_READY to `false`.
-pub(crate) fn done(result: Result<()>) -> Result<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -1,6 +1,5 @@
 //! How the driver's streams are made, kept and given back.
 
-use super::done;
 use crate::driver::context::Handle;
 use crate::driver::context::PATIENCE;
 use crate::driver::relaxed::RelaxedCalls;
@@ -13,7 +12,7 @@ use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Error, Result};
 use core::ptr;
 use core::sync::atomic::Ordering;
-use cuda_sys::CUstream;
+use cuda_sys::{CUresult, CUstream};
 use std::sync::Arc;
 
 impl Context {
@@ -114,7 +113,7 @@ impl Context {
     }
 
     /// Keeps the stream of a value that is being dropped, if it is as good as a new one. Whether it was kept.
-    pub(super) fn give_stream_back(&self, spare: Spare, core: &Arc<StreamCore>) -> bool {
+    pub(crate) fn give_stream_back(&self, spare: Spare, core: &Arc<StreamCore>) -> bool {
         let reserve = &self.state().reserve;
         let is_like_new = Arc::strong_count(core) == 1
             && !core.is_altered.load(Ordering::Relaxed)
@@ -132,5 +131,14 @@ impl Context {
         let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
         // SAFETY: the stream lives.
         done(unsafe { call!(cuda.cuStreamQuery(raw)) })
+    }
+}
+
+/// Maps success to `true` and CUDA_ERROR_NOT_READY to `false`.
+pub(crate) fn done(result: Result<()>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+        Err(error) => Err(error),
     }
 }
