@@ -20,11 +20,8 @@ use cuda_mem::SharedBuffer;
 use cuda_mem::memory::kind::Any;
 
 /// Calls `work` with the buffer. Other threads may use it at the same time.
-fn beside_device<R>(
-    buffer: cudamem_buffer,
-    work: impl FnOnce(&SharedBuffer<u8, Any>) -> cuda_mem::Result<R>,
-) -> Outcome<R> {
-    Ok(work(object("buffer", buffer)?.beside()?)?)
+fn by_cpu<R>(buffer: cudamem_buffer, work: impl FnOnce(&SharedBuffer<u8, Any>) -> cuda_mem::Result<R>) -> Outcome<R> {
+    Ok(work(object("buffer", buffer)?.cpu_alias()?)?)
 }
 
 /// Writes size bytes at offset with CPU stores, and flushes them.
@@ -40,7 +37,7 @@ pub unsafe extern "C" fn cudamem_buffer_store(
     run("cudamem_buffer_store", || {
         // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
-        beside_device(buffer, |memory| memory.store(offset, source))
+        by_cpu(buffer, |memory| memory.store(offset, source))
     })
 }
 
@@ -58,14 +55,14 @@ pub unsafe extern "C" fn cudamem_buffer_load(
     run("cudamem_buffer_load", || {
         // SAFETY: the header requires `size` valid bytes.
         let destination = unsafe { bytes_mut("destination", destination, size) }?;
-        beside_device(buffer, |memory| memory.load(offset, destination))
+        by_cpu(buffer, |memory| memory.load(offset, destination))
     })
 }
 
 /// Writes a 32-bit word after all earlier writes of this thread, and flushes it: for flags. offset is a multiple of 4.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_store_u32(buffer: cudamem_buffer, offset: usize, word: u32) -> cudamem_status {
-    run("cudamem_buffer_store_u32", || beside_device(buffer, |memory| memory.cell::<u32>(offset)?.store(word)))
+    run("cudamem_buffer_store_u32", || by_cpu(buffer, |memory| memory.cell::<u32>(offset)?.store(word)))
 }
 
 /// Reads a 32-bit word before all later reads of this thread: for flags. offset is a multiple of 4.
@@ -73,7 +70,7 @@ pub extern "C" fn cudamem_buffer_store_u32(buffer: cudamem_buffer, offset: usize
 pub extern "C" fn cudamem_buffer_load_u32(buffer: cudamem_buffer, offset: usize, word: Out<'_, u32>) -> cudamem_status {
     run("cudamem_buffer_load_u32", || {
         let word = out("word", word)?;
-        word.write(beside_device(buffer, |memory| memory.cell::<u32>(offset)?.load())?);
+        word.write(by_cpu(buffer, |memory| memory.cell::<u32>(offset)?.load())?);
         Ok(())
     })
 }
@@ -81,7 +78,7 @@ pub extern "C" fn cudamem_buffer_load_u32(buffer: cudamem_buffer, offset: usize,
 /// As cudamem_buffer_store_u32, with a 64-bit word. offset is a multiple of 8.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_store_u64(buffer: cudamem_buffer, offset: usize, word: u64) -> cudamem_status {
-    run("cudamem_buffer_store_u64", || beside_device(buffer, |memory| memory.cell::<u64>(offset)?.store(word)))
+    run("cudamem_buffer_store_u64", || by_cpu(buffer, |memory| memory.cell::<u64>(offset)?.store(word)))
 }
 
 /// As cudamem_buffer_load_u32, with a 64-bit word. offset is a multiple of 8.
@@ -89,7 +86,7 @@ pub extern "C" fn cudamem_buffer_store_u64(buffer: cudamem_buffer, offset: usize
 pub extern "C" fn cudamem_buffer_load_u64(buffer: cudamem_buffer, offset: usize, word: Out<'_, u64>) -> cudamem_status {
     run("cudamem_buffer_load_u64", || {
         let word = out("word", word)?;
-        word.write(beside_device(buffer, |memory| memory.cell::<u64>(offset)?.load())?);
+        word.write(by_cpu(buffer, |memory| memory.cell::<u64>(offset)?.load())?);
         Ok(())
     })
 }

@@ -21,8 +21,8 @@ pub struct Memory {
     turn: RwLock<()>,
     /// The device's address, if it was asked for and stays as it is; otherwise 0.
     address: AtomicU64,
-    /// The memory as the CPU's stores and loads use it, beside all other calls. Made at the first of them.
-    beside: OnceLock<Box<SharedBuffer<u8, Any>>>,
+    /// An alias for the CPU's stores and loads, which take no lock. Made at the first of them.
+    cpu_alias: OnceLock<Box<SharedBuffer<u8, Any>>>,
 }
 
 /// The buffer. Exclusive until it is sliced, because the count of a shared buffer would cost every allocation.
@@ -112,8 +112,8 @@ impl Content {
 impl Memory {
     #[inline]
     fn of(content: Content) -> Self {
-        let (address, beside) = (AtomicU64::new(0), OnceLock::new());
-        Self { content: RwLock::new(content), turn: RwLock::new(()), address, beside }
+        let (address, cpu_alias) = (AtomicU64::new(0), OnceLock::new());
+        Self { content: RwLock::new(content), turn: RwLock::new(()), address, cpu_alias }
     }
 
     /// Memory with one owner.
@@ -176,18 +176,18 @@ impl Memory {
     ///
     /// The process was forked from one that had loaded the driver.
     #[inline]
-    pub fn beside(&self) -> Result<&SharedBuffer<u8, Any>> {
-        match self.beside.get() {
+    pub fn cpu_alias(&self) -> Result<&SharedBuffer<u8, Any>> {
+        match self.cpu_alias.get() {
             Some(memory) => Ok(memory),
-            None => self.make_beside(),
+            None => self.make_cpu_alias(),
         }
     }
 
     #[cold]
-    fn make_beside(&self) -> Result<&SharedBuffer<u8, Any>> {
+    fn make_cpu_alias(&self) -> Result<&SharedBuffer<u8, Any>> {
         let memory = Box::new(self.slice(0, usize::MAX)?);
         // Another thread may have been faster.
-        Ok(self.beside.get_or_init(|| memory))
+        Ok(self.cpu_alias.get_or_init(|| memory))
     }
 
     /// Whether the driver moves the memory between device and host.
@@ -303,7 +303,7 @@ impl Memory {
 
     fn close_shared(&mut self) -> Result<()> {
         // It is a part too. The next store or load makes it anew.
-        drop(self.beside.take());
+        drop(self.cpu_alias.take());
         let Content::Shared(shared) = self.content.get_mut() else { return Ok(()) };
         let stand_in = empty(shared)?.into_shared();
         core::mem::replace(shared, stand_in).close().map_err(|refused| {

@@ -369,7 +369,7 @@ impl Allocation {
             return false;
         }
         let Origin::Resource(resource) = &*self.origin else { return false };
-        let Some(inside) = resource.place().and_then(|place| ThreadSlot::current().enter(place)) else { return false };
+        let Some(inside) = resource.cache_set_id().and_then(|id| ThreadSlot::current().enter(id)) else { return false };
         let owner: *const dyn MemoryResource = Arc::as_ptr(resource);
         let held = (ptr::from_ref(resource), ptr::from_ref(&*self.home));
         // SAFETY: the block belongs to the resource, and `ended` ensures a single free; all parts are gone. The resource

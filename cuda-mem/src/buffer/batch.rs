@@ -2,7 +2,7 @@
 
 use super::copy::check_apart;
 use super::work::Work;
-use super::{Access, Buffer, FarMemory};
+use super::{Access, Buffer, Route, route};
 use crate::error::{PeerError, call, or_older};
 use crate::memory::resource::Kind;
 use crate::stream::host_copies::waits_within;
@@ -77,10 +77,8 @@ pub struct CopyBatch<'buffers> {
 
 /// Copies between a destination and a source, one of which the stream's device reaches only by access to it.
 struct FarCopies<'buffers> {
-    /// The destination and the source, if access is needed.
-    far: [Option<FarMemory<'buffers>>; 2],
+    route: Route<'buffers>,
     contexts: [&'buffers Context; 2],
-    ordinals: [Option<i32>; 2],
     /// The copies in the batch's arrays that use access.
     direct: Range<usize>,
     /// Copies that use access only if there is any: addresses of the destination and the source, and the size in bytes.
@@ -90,14 +88,11 @@ struct FarCopies<'buffers> {
 impl FarCopies<'_> {
     /// Why the copies must not do without access.
     fn refusal(&self, call: &'static str, stream: &Stream, options: BatchOptions) -> Option<Error> {
-        match self.ordinals {
-            [Some(device), Some(owner)] if device != owner && options.require_direct => {
+        match self.route.between_devices() {
+            Some([device, owner]) if options.require_direct => {
                 Some(PeerError::ThroughHost { call, device, owner }.into())
             }
-            ordinals if ordinals.iter().zip(&self.far).any(|(ordinal, far)| ordinal.is_none() && far.is_some()) => {
-                Some(not_open(call, stream))
-            }
-            _ => None,
+            _ => self.route.has_opened_host_memory().then(|| not_open(call, stream)),
         }
     }
 }
@@ -166,16 +161,13 @@ impl<'buffers> CopyBatch<'buffers> {
         }
         let destination: &'buffers Buffer<T, K, A> = destination;
         let context = self.stream.context();
-        let far = [
-            destination.far_from(context).map(|far| far.beside(source.accessed())),
-            source.far_from(context).map(|far| far.beside(destination.accessed())),
-        ];
-        let near = far.iter().flatten().all(|far| far.is_reached_by(context));
+        let route = route(context, Some(destination), Some(source));
+        let near = route.ensure_access(context);
         if !near {
             if self.options.require_direct {
                 source.require_direct(CALL, destination)?;
             }
-            if destination.is_opened_to_each() || source.is_opened_to_each() {
+            if route.has_opened_host_memory() {
                 return Err(not_open(CALL, &self.stream));
             }
         }
@@ -218,11 +210,10 @@ impl<'buffers> CopyBatch<'buffers> {
             self.from.push(from);
             self.sizes.push(size);
         }
-        if far.iter().any(Option::is_some) {
+        if route.needed.iter().any(Option::is_some) {
             self.far.push(FarCopies {
-                far,
+                route,
                 contexts: [destination.context(), source.context()],
-                ordinals: [destination.device_ordinal(), source.device_ordinal()],
                 direct: before..self.sizes.len(),
                 by_driver,
             });
@@ -272,8 +263,8 @@ impl<'buffers> CopyBatch<'buffers> {
         let context = self.stream.context();
         let mut held = Vec::new();
         for copies in &mut self.far {
-            let reached = copies.far.iter().flatten().map(|far| far.hold(context)).collect::<Vec<_>>();
-            if !copies.direct.is_empty() && !reached.iter().all(|reached| reached.is_reached) {
+            let access = copies.route.hold(context);
+            if !copies.direct.is_empty() && !access.is_reached {
                 // Another thread has denied access since.
                 if let Some(refusal) = copies.refusal("CopyBatch::submit", &self.stream, self.options) {
                     return Err(refusal);
@@ -283,7 +274,7 @@ impl<'buffers> CopyBatch<'buffers> {
                     copies.by_driver.push((self.to[place], self.from[place], size));
                 }
             }
-            held.push(reached);
+            held.push(access);
         }
         for copies in self.far.iter().filter(|copies| !copies.by_driver.is_empty()) {
             let (cuda, _ready) = self.stream.ready()?;

@@ -1,6 +1,6 @@
 //! Comparison of buffers.
 
-use crate::buffer::{Access, Buffer};
+use crate::buffer::{Access, Buffer, route};
 use crate::driver::kernels::Kernel;
 use crate::memory::DevicePool;
 use crate::memory::resource::Kind;
@@ -62,16 +62,17 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             && other.accessibility().device
             && local(self.device_ordinal())
             && local(other.device_ordinal())
-            && self.is_near(self.stream().context())
-            && other.is_near(self.stream().context())
     }
 
-    /// Compares with a kernel. `None` if the driver loads no kernels, or has no pools for the result word.
+    /// Compares with a kernel. `None` if the device does not access both buffers, or if the driver loads no kernels, or has no pools for the result word.
     fn compare_on_device<L: Kind, B: Access>(&self, other: &Buffer<T, L, B>) -> Result<Option<bool>> {
         let context = self.stream().context();
+        let route = route(context, Some(self), Some(other));
+        if !route.ensure_access(context) {
+            return Ok(None);
+        }
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
-        let far = [self.far_from(context), other.far_from(context)];
         // Dropped after the submission: a free may run code of the program.
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
         // One submission, so that no capture begins between the kernel and the read.
@@ -79,8 +80,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (left, right) = (self.device_pointer(), other.device_pointer());
         let mut are_reached = true;
         self.ordered_after(other, |home| {
-            let held = far.each_ref().map(|far| far.as_ref().map(|far| far.hold(context)));
-            are_reached = held.iter().flatten().all(|held| held.is_reached);
+            let held = route.hold(context);
+            are_reached = held.is_reached;
             if !are_reached {
                 return Ok(());
             }

@@ -1,6 +1,6 @@
 //! Copies to and from the host, and between buffers.
 
-use super::{Access, Buffer, CopyBatch, bytes_of_mut};
+use super::{Access, Buffer, CopyBatch, bytes_of_mut, route};
 use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::error::range::{resolve_elements, span_elements};
@@ -141,18 +141,17 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         check_apart(CALL, to, from, size)?;
         let (here, there) = (self.device_ordinal(), source.device_ordinal());
         let home = self.stream().context();
-        let far = if here.is_none() || here != there { source.far_from(home) } else { None };
-        let far = far.map(|far| far.beside(self.accessed()));
-        // Gives access at the first need. Without it, a copy between devices goes through the host.
-        let is_near = far.as_ref().is_none_or(|far| far.is_reached_by(home));
+        let route = route(home, Some(&*self), Some(source));
+        // Without access, a copy between devices goes through the host.
+        let is_near = route.ensure_access(home);
         let between_devices = here.is_some() && there.is_some();
         let mut is_queued = false;
         if is_near || between_devices {
             let sides = (self.copy_side(), source.copy_side());
             self.ordered_after(source, |home| {
                 home.drain_before_copy(&CALL, sides, size)?;
-                let held = far.as_ref().map(|far| far.hold(home.context()));
-                is_queued = between_devices || held.as_ref().is_none_or(|held| held.is_reached);
+                let held = route.hold(home.context());
+                is_queued = between_devices || held.is_reached;
                 if !is_queued {
                     return Ok(());
                 }

@@ -74,8 +74,8 @@ pub(crate) use foreign::Claim;
 pub use growable::GrowableBuffer;
 pub use host::{HostRead, HostWrite};
 pub(crate) use memory::Place;
-pub(crate) use peers::FarMemory;
 pub use peers::PeerRoute;
+pub(crate) use peers::{Route, route};
 #[cfg(feature = "sharing")]
 pub(crate) use share::has_own_handle;
 pub use store::StoreScope;

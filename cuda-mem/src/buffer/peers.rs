@@ -1,6 +1,6 @@
 //! Routes of copies between devices.
 
-use super::{Access, Buffer};
+use super::{Access, Buffer, Viewed};
 use crate::driver::context::Entered;
 use crate::error::PeerError;
 use crate::memory::peers::{HeldAccess, PeerSource};
@@ -40,12 +40,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// ```
     #[doc(alias = "cuDeviceCanAccessPeer")]
     pub fn route_to<U, L: Kind, B: Access>(&self, destination: &Buffer<U, L, B>) -> PeerRoute {
-        match (self.device_ordinal(), destination.device_ordinal()) {
-            (Some(from), Some(to)) if from == to => PeerRoute::SameDevice,
-            (Some(_), Some(_)) if self.is_near(destination.stream().context()) => PeerRoute::Direct,
-            (Some(_), Some(_)) => PeerRoute::ThroughHost,
-            _ => PeerRoute::HostMemory,
-        }
+        let context = destination.stream().context();
+        route(context, Some(destination), Some(self)).seen(context)
     }
 
     /// Refuses a copy from this buffer to another one that would go through the host although both lie on devices. Call it
@@ -70,85 +66,140 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             _ => Ok(()),
         }
     }
-
-    /// The access that a context's device needs before it can use the memory. None if it needs none.
-    pub(crate) fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
-        let source = self.resource().and_then(|resource| resource.peer_source());
-        match self.device_ordinal() {
-            Some(own) if own == context.device().ordinal() => None,
-            // Memory of another library may be plain, which the driver then copies directly, or a pool's.
-            Some(_) if self.resource().is_none() => {
-                Some(FarMemory { source: Some(PeerSource::plain(self.context())), is_known: false, beside: None })
-            }
-            Some(_) => Some(FarMemory { source, is_known: true, beside: None }),
-            // Host memory is open to all devices, unless its source opens it to each.
-            None => source.map(|source| FarMemory { source: Some(source), is_known: true, beside: None }),
-        }
-    }
-
-    /// What gives devices access to the memory, as far as this library knows.
-    pub(crate) fn accessed(&self) -> Option<PeerSource<'_>> {
-        match self.resource() {
-            Some(resource) => resource.peer_source(),
-            // Memory of another library may be plain.
-            None => self.device_ordinal().map(|_| PeerSource::plain(self.context())),
-        }
-    }
-
-    /// Whether the memory lies on the device of a context, or the device certainly accesses it. Gives access at the first
-    /// need.
-    pub(crate) fn is_near(&self, context: &Context) -> bool {
-        self.far_from(context).is_none_or(|far| far.is_reached_by(context))
-    }
-
-    /// Whether the memory is host memory that its source opens to each device.
-    pub(crate) fn is_opened_to_each(&self) -> bool {
-        self.device_ordinal().is_none() && self.resource().is_some_and(|it| it.peer_source().is_some())
-    }
 }
 
-/// Memory that a device reaches only by access to it.
+/// How a context's device copies bytes between two memories: by which access, and whether the driver can do without. All
+/// copies and comparisons ask this.
 #[derive(Debug)]
-pub(crate) struct FarMemory<'a> {
+pub(crate) struct Route<'a> {
+    /// Of the destination and the source. None for host memory.
+    ordinals: [Option<i32>; 2],
+    /// The access that the device needs to the destination and to the source. None for memory that it reaches anyway.
+    pub needed: [Option<NeededAccess<'a>>; 2],
+}
+
+/// Access that a device needs to the memory of one side of a copy.
+#[derive(Debug)]
+pub(crate) struct NeededAccess<'a> {
     /// What gives access; None if nothing does.
     source: Option<PeerSource<'a>>,
     /// Whether the memory certainly is the source's.
     is_known: bool,
-    /// What gives others access to the copying device's own memory.
-    beside: Option<PeerSource<'a>>,
+    /// What gives access to the memory of the other side: a change of that access breaks the copy too.
+    other_side: Option<PeerSource<'a>>,
 }
 
-impl<'a> FarMemory<'a> {
-    /// The same, in a copy whose other side is memory of the copying device: a change of access to that memory breaks the
-    /// copy too.
-    pub fn beside(self, own: Option<PeerSource<'a>>) -> Self {
-        Self { beside: own, ..self }
+/// The route of a copy that a context's device does. Memory that is no buffer is host memory, which is open to all devices.
+pub(crate) fn route<'a>(
+    context: &Context,
+    to: Option<&'a (impl Viewed + ?Sized)>,
+    from: Option<&'a (impl Viewed + ?Sized)>,
+) -> Route<'a> {
+    let mut needed = [to.and_then(|to| needed_access(to, context)), from.and_then(|from| needed_access(from, context))];
+    if let Some(to) = &mut needed[0] {
+        to.other_side = from.and_then(access_to);
+    }
+    if let Some(from) = &mut needed[1] {
+        from.other_side = to.and_then(access_to);
+    }
+    Route { ordinals: [to.and_then(Viewed::device_ordinal), from.and_then(Viewed::device_ordinal)], needed }
+}
+
+impl<'a> Route<'a> {
+    /// Whether the context's device certainly accesses both sides. Gives access at the first need.
+    pub fn ensure_access(&self, context: &Context) -> bool {
+        self.needed.iter().flatten().all(|needed| needed.ensure(context))
     }
 
+    /// Whether a side is host memory that its source opens to each device. The driver fails or crashes on a copy with it by
+    /// a device that does not access both sides.
+    pub fn has_opened_host_memory(&self) -> bool {
+        self.ordinals.iter().zip(&self.needed).any(|(ordinal, needed)| ordinal.is_none() && needed.is_some())
+    }
+
+    /// The ordinals of the destination and the source, if they are two devices.
+    pub fn between_devices(&self) -> Option<[i32; 2]> {
+        match self.ordinals {
+            [Some(to), Some(from)] if to != from => Some([to, from]),
+            _ => None,
+        }
+    }
+
+    /// The route as the program sees it. Gives access at the first need.
+    fn seen(&self, context: &Context) -> PeerRoute {
+        match self.ordinals {
+            [Some(to), Some(from)] if to == from => PeerRoute::SameDevice,
+            [Some(_), Some(_)] if self.ensure_access(context) => PeerRoute::Direct,
+            [Some(_), Some(_)] => PeerRoute::ThroughHost,
+            _ => PeerRoute::HostMemory,
+        }
+    }
+
+    /// Keeps a context's access to both sides as it is until the result is dropped, and that of others. Only driver calls
+    /// that queue work may be made meanwhile.
+    pub fn hold(&self, context: &Context) -> HeldRoute<'a> {
+        self.hold_sides(context, [true; 2])
+    }
+
+    /// The same for some of the sides: the destination, the source.
+    pub fn hold_sides(&self, context: &Context, [to, from]: [bool; 2]) -> HeldRoute<'a> {
+        let hold = |side: usize| self.needed[side].as_ref().map(|needed| needed.hold(context));
+        let held = [if to { hold(0) } else { None }, if from { hold(1) } else { None }];
+        HeldRoute { is_reached: held.iter().flatten().all(|held| held.is_reached), _held: held }
+    }
+}
+
+impl<'a> NeededAccess<'a> {
     /// Whether the context's device certainly accesses the memory. Gives access at the first need.
-    pub fn is_reached_by(&self, context: &Context) -> bool {
-        let is_given = self.source.as_ref().is_some_and(|source| source.is_reached_by(context));
+    pub fn ensure(&self, context: &Context) -> bool {
+        let is_given = self.source.as_ref().is_some_and(|source| source.ensure_access(context));
         is_given && self.is_known
     }
 
-    /// Keeps a context's access as it is until the result is dropped, and that of others to the memory beside. Only driver
-    /// calls that queue work may be made meanwhile.
-    pub fn hold(&self, context: &Context) -> HeldReach<'a> {
+    fn hold(&self, context: &Context) -> HeldSide<'a> {
         let access = self.source.as_ref().map(|source| source.hold(context));
-        HeldReach {
+        HeldSide {
             is_reached: self.is_known && access.as_ref().is_some_and(|access| access.is_given),
             _access: access,
-            _beside: self.beside.as_ref().map(PeerSource::enter),
+            _other_side: self.other_side.as_ref().map(PeerSource::enter),
         }
     }
 }
 
-/// A device's access to a buffer, which stays as it is while this lives.
+/// The access that a context's device needs before it can use the memory. None if it needs none.
+fn needed_access<'a>(memory: &'a (impl Viewed + ?Sized), context: &Context) -> Option<NeededAccess<'a>> {
+    let ordinal = memory.device_ordinal();
+    if ordinal == Some(context.device().ordinal()) {
+        return None;
+    }
+    let source = access_to(memory);
+    // Host memory is open to all devices, unless its source opens it to each. Memory of another library may be plain, which
+    // the driver then copies directly, or a pool's.
+    let is_needed = ordinal.is_some() || source.is_some();
+    is_needed.then(|| NeededAccess { source, is_known: memory.resource().is_some(), other_side: None })
+}
+
+/// What gives devices access to the memory, as far as this library knows.
+fn access_to<'a>(memory: &'a (impl Viewed + ?Sized)) -> Option<PeerSource<'a>> {
+    match memory.resource() {
+        Some(resource) => resource.peer_source(),
+        // Memory of another library may be plain.
+        None => memory.device_ordinal().map(|_| PeerSource::plain(memory.context())),
+    }
+}
+
+/// A device's access to both sides of a copy, which stays as it is while this lives.
 #[must_use = "access may change as soon as this is dropped"]
 #[derive(Debug)]
-pub(crate) struct HeldReach<'a> {
+pub(crate) struct HeldRoute<'a> {
     /// Whether the device certainly accesses the memory.
     pub is_reached: bool,
+    _held: [Option<HeldSide<'a>>; 2],
+}
+
+#[derive(Debug)]
+struct HeldSide<'a> {
+    is_reached: bool,
     _access: Option<HeldAccess<'a>>,
-    _beside: Option<Entered<'a>>,
+    _other_side: Option<Entered<'a>>,
 }

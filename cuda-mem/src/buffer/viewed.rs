@@ -1,7 +1,6 @@
 //! Access of views to buffers: as bytes, independent of element type and memory kind.
 
-use super::{Access, Buffer, FarMemory, SharedBuffer};
-use crate::memory::peers::PeerSource;
+use super::{Access, Buffer, SharedBuffer};
 use crate::memory::resource::{Accessibility, Kind, SharedResource};
 use crate::{Context, Result, Stream, memory::resource::kind::Any};
 use cuda_sys::CUdeviceptr;
@@ -20,10 +19,6 @@ pub(crate) trait Viewed: Send + Sync {
     /// Whether nobody may write the memory.
     fn is_read_only(&self) -> bool;
     fn device_ordinal(&self) -> Option<i32>;
-    /// What decides whether a context's device accesses the memory. None if it does anyway.
-    fn far_from(&self, context: &Context) -> Option<FarMemory<'_>>;
-    /// What gives devices access to the memory, as far as this library knows.
-    fn accessed(&self) -> Option<PeerSource<'_>>;
     /// Flushes the writes of forgotten guards. Called before device work.
     fn post_forgotten(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
@@ -89,14 +84,6 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn device_ordinal(&self) -> Option<i32> {
         self.device_ordinal()
-    }
-
-    fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
-        self.far_from(context)
-    }
-
-    fn accessed(&self) -> Option<PeerSource<'_>> {
-        self.accessed()
     }
 
     fn post_forgotten(&self) -> Result<()> {

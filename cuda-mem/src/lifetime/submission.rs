@@ -43,7 +43,7 @@ pub(crate) struct Gate {
     submissions: AtomicU32,
     /// For a legacy default stream: number of captures with a blocking stream of its context. Rises only while the gate
     /// is closed.
-    beside: AtomicU32,
+    forbidden_by: AtomicU32,
     /// Changes to a capture only while the gate is closed.
     capture: CaptureOf,
 }
@@ -93,7 +93,7 @@ impl Gate {
     fn entered(&self) -> Result<Submission<'_>, CaptureRefusal> {
         OWN.set(OWN.get() + 1);
         let mut submission = Submission { gate: self, membership: Membership::Free, _held: Held::new(Kind::Gate) };
-        if self.beside.load(Ordering::Acquire) != 0 {
+        if self.forbidden_by.load(Ordering::Acquire) != 0 {
             return Err(CaptureRefusal::LegacyDefault);
         }
         submission.membership = self.membership();
@@ -126,8 +126,8 @@ impl Gate {
     }
 
     /// Records that a capture that forbids this legacy default stream has ended.
-    pub fn end_beside(&self) {
-        self.beside.fetch_sub(1, Ordering::Release);
+    pub fn allow_default_stream(&self) {
+        self.forbidden_by.fetch_sub(1, Ordering::Release);
     }
 
     /// Whether a submission is under way or a capture begins. Later submissions see what this thread did before.
@@ -204,9 +204,9 @@ impl<'gate> Beginning<'gate> {
         self.gate.capture.enter_foreign();
     }
 
-    /// Forbids the legacy default stream until [`Gate::end_beside`].
-    pub fn begin_beside(&self) {
-        self.gate.beside.fetch_add(1, Ordering::Release);
+    /// Forbids the legacy default stream until [`Gate::allow_default_stream`].
+    pub fn forbid_default_stream(&self) {
+        self.gate.forbidden_by.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -279,9 +279,9 @@ mod tests {
     fn a_capture_of_a_blocking_stream_forbids_the_legacy_one() {
         let (legacy, ids) = (Arc::new(Gate::default()), [capture_numbers::begin(), capture_numbers::begin()]);
         for id in ids {
-            legacy.try_close().expect("nobody submits").begin_beside();
+            legacy.try_close().expect("nobody submits").forbid_default_stream();
             let forbidden = legacy.clone();
-            capture_numbers::at_end(id, move || forbidden.end_beside());
+            capture_numbers::at_end(id, move || forbidden.allow_default_stream());
         }
         for id in ids {
             assert_eq!(legacy.submit().map(drop), Err(CaptureRefusal::LegacyDefault));

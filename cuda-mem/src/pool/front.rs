@@ -132,7 +132,7 @@ impl<S: Keep> Fronts<S> {
     /// The address that stands for these caches: a thread writes it into its word of presence while it is inside. No other
     /// caches have it while these live.
     #[inline]
-    pub fn place(&self) -> NonZeroUsize {
+    pub fn cache_set_id(&self) -> NonZeroUsize {
         NonNull::from(&*self.fronts).addr()
     }
 
@@ -150,7 +150,7 @@ impl<S: Keep> Fronts<S> {
         if thread.number() >= self.owned {
             return None;
         }
-        let inside = thread.enter(self.place())?;
+        let inside = thread.enter(self.cache_set_id())?;
         let front = &self.fronts[thread.number()];
         (!front.cache.is_closed()).then_some((front, Stay::Own(inside)))
     }
@@ -171,7 +171,7 @@ impl<S: Keep> Fronts<S> {
         }
         for (number, front) in self.fronts.iter().enumerate() {
             if number < self.owned {
-                wait_until_left(number, self.place());
+                wait_until_left(number, self.cache_set_id());
             }
             // SAFETY: the front was closed before the fence, and its owner has left since.
             unsafe { front.cache.with(&mut work) };
@@ -209,11 +209,11 @@ impl<S: Keep> Fronts<S> {
     }
 
     /// Keeps a block that the stream has freed, and what its buffer held if there is room: only then calls `held`. The
-    /// calling thread is inside the [place](Self::place). Keeps nothing if that needs more than some stores.
+    /// calling thread is inside the [set of caches](Self::cache_set_id). Keeps nothing if that needs more than some stores.
     ///
     /// # Safety
     ///
-    /// `inside` is a stay in this place.
+    /// `inside` is a stay in this set of caches.
     #[inline]
     pub unsafe fn keep_held(
         &self,

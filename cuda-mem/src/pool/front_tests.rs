@@ -199,7 +199,7 @@ fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
         scope.spawn(|| {
             let slot = Slot::current();
             let keep_held = |number, size| {
-                let Some(inside) = slot.enter(fronts.place()) else { return Keeping::Nothing };
+                let Some(inside) = slot.enter(fronts.cache_set_id()) else { return Keeping::Nothing };
                 // SAFETY: the thread is inside these fronts.
                 unsafe {
                     fronts.keep_held(&inside, &'a', &block(number, 1), WholeBlock { bytes: size, class: 0 }, || 'a')

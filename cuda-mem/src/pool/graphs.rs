@@ -7,7 +7,7 @@
 use super::names::NotedCounts;
 use super::shared::{ALLOCATE, SharedPool};
 use super::source::{UNKNOWN_TO_POOL, unknown_block};
-use super::work_order::{Beside, Use, WorkOrder};
+use super::work_order::{OtherWork, Use, WorkOrder};
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::drop_after_host_function;
 use crate::memory::resource::Block;
@@ -108,7 +108,7 @@ impl SharedPool {
         bytes: usize,
         graph: Arc<CapturedGraph>,
         stream: &Stream,
-        uses: Vec<Beside>,
+        uses: Vec<OtherWork>,
     ) -> Result<()> {
         const CALL: &str = "Pool::deallocate";
         let free_within = match stream.recording(CALL) {
@@ -123,8 +123,8 @@ impl SharedPool {
             Some(other) if Arc::ptr_eq(&other, &graph) && uses.is_empty() => WorkOrder::recorded(stream, graph),
             // The work of both graphs may use the memory, and work that the stream did between the captures.
             other => {
-                let graphs = other.into_iter().chain([graph]).map(Beside::Graph);
-                WorkOrder::beside(stream, graphs.chain(uses).collect())
+                let graphs = other.into_iter().chain([graph]).map(OtherWork::Graph);
+                WorkOrder::with_others(stream, graphs.chain(uses).collect())
             }
         };
         let mut state = self.state();
@@ -138,14 +138,14 @@ impl SharedPool {
 
     /// What uses a block if work of this stream does, during a call that names the stream: the stream, and the graph of the
     /// capture that records its work now.
-    pub fn uses_by(self: &Arc<Self>, call: &'static str, stream: &Stream) -> Result<Vec<Beside>> {
+    pub fn uses_by(self: &Arc<Self>, call: &'static str, stream: &Stream) -> Result<Vec<OtherWork>> {
         let graph = match stream.recording(call) {
             Ok(recording) => recording.map(|recording| self.graph_of(&recording)).transpose()?,
             // No graph comes of that capture, or this crate has its own rules for what the graph uses.
             Err(error) if is_for_a_capture(&error) => None,
             Err(error) => return Err(error),
         };
-        Ok(graph.map(Beside::Graph).into_iter().chain([Beside::Use(Use::by(stream))]).collect())
+        Ok(graph.map(OtherWork::Graph).into_iter().chain([OtherWork::Use(Use::by(stream))]).collect())
     }
 
     /// The graph of a capture. Until it ends, it keeps the pool.

@@ -98,13 +98,13 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
     }
 
     #[inline]
-    fn place(&self) -> Option<NonZeroUsize> {
-        if WATCHED { None } else { Some(self.core.fronts.place()) }
+    fn cache_set_id(&self) -> Option<NonZeroUsize> {
+        if WATCHED { None } else { Some(self.core.fronts.cache_set_id()) }
     }
 
     #[inline]
     unsafe fn keep(&self, inside: &Inside<'_>, block: &Block, held: (*const SharedResource, *const Stream)) -> Keeping {
-        // SAFETY: this method's contract; the place is that of the pool's fronts.
+        // SAFETY: this method's contract; the id is that of the pool's caches.
         unsafe { self.core.keep(inside, block, held) }
     }
 

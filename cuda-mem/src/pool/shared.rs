@@ -12,7 +12,7 @@ use super::statistics::Flow;
 use super::tally::{Sum, Tally};
 use super::threads::front_count;
 use super::watch::Watch;
-use super::work_order::{Beside, OrderRecorder, WorkOrder};
+use super::work_order::{OrderRecorder, OtherWork, WorkOrder};
 use crate::adaptor::trace::Action;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
@@ -271,7 +271,7 @@ impl SharedPool {
 
     /// Frees a block that work of `stream` and of further streams uses, all of it queued before.
     #[cold]
-    pub fn deallocate_used(self: &Arc<Self>, block: Block, stream: &Stream, uses: Vec<Beside>) -> Result<()> {
+    pub fn deallocate_used(self: &Arc<Self>, block: Block, stream: &Stream, uses: Vec<OtherWork>) -> Result<()> {
         const CALL: &str = "Pool::deallocate";
         check_not_forked(CALL)?;
         let Some(BlockSize { bytes, .. }) = block_size(block.size(), self.unit_log2) else {
@@ -280,7 +280,7 @@ impl SharedPool {
         match self.forget_noted(block) {
             Some(graph) => self.free_of_graph(block, bytes, graph, stream, uses),
             None => {
-                let order = WorkOrder::beside(self.source.stream_of_free(stream)?, uses);
+                let order = WorkOrder::with_others(self.source.stream_of_free(stream)?, uses);
                 self.deallocate_to_heap(block, bytes, order)
             }
         }

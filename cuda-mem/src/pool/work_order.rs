@@ -17,14 +17,14 @@ pub(super) struct WorkOrder {
     /// The thread, for the per-thread default stream, which is another stream on each.
     thread: Option<ThreadId>,
     /// Other work that may use the memory.
-    beside: Vec<Beside>,
+    others: Vec<OtherWork>,
     /// A capture records the frees. So once the graphs have ended, no work is left.
     is_recorded: bool,
 }
 
-/// Work that may use memory beside that of the stream that frees it.
+/// Work that may use memory, of others than the stream that frees it.
 #[derive(Debug)]
-pub(super) enum Beside {
+pub(super) enum OtherWork {
     Graph(Arc<CapturedGraph>),
     Use(Use),
 }
@@ -77,7 +77,7 @@ impl Use {
     }
 }
 
-impl Beside {
+impl OtherWork {
     /// Whether this is the use by the stream that frees the block, in whose order the memory is reused.
     pub fn is_by(&self, stream: &Stream) -> bool {
         matches!(self, Self::Use(one) if one.stream == *stream && one.thread == thread_of(stream))
@@ -150,17 +150,17 @@ impl WorkOrder {
     /// The work that a stream does itself.
     #[inline]
     pub fn of(stream: &Stream) -> Self {
-        Self { stream: stream.clone(), thread: thread_of(stream), beside: Vec::new(), is_recorded: false }
+        Self { stream: stream.clone(), thread: thread_of(stream), others: Vec::new(), is_recorded: false }
     }
 
     /// The work of a stream in the capture of a graph.
     pub fn recorded(stream: &Stream, graph: Arc<CapturedGraph>) -> Self {
-        Self { beside: vec![Beside::Graph(graph)], is_recorded: true, ..Self::of(stream) }
+        Self { others: vec![OtherWork::Graph(graph)], is_recorded: true, ..Self::of(stream) }
     }
 
     /// The work that a stream does itself, on memory that other work may use too.
-    pub fn beside(stream: &Stream, beside: Vec<Beside>) -> Self {
-        Self { beside, ..Self::of(stream) }
+    pub fn with_others(stream: &Stream, others: Vec<OtherWork>) -> Self {
+        Self { others, ..Self::of(stream) }
     }
 
     /// Which stream does the work.
@@ -185,9 +185,9 @@ impl WorkOrder {
 
     fn works(&self) -> impl Iterator<Item = Work<'_>> {
         let own = Work { stream: &self.stream, thread: self.thread, until: None };
-        let uses = self.beside.iter().filter_map(|beside| match beside {
-            Beside::Graph(_) => None,
-            Beside::Use(used) => Some(Work { stream: &used.stream, thread: used.thread, until: used.until }),
+        let uses = self.others.iter().filter_map(|work| match work {
+            OtherWork::Graph(_) => None,
+            OtherWork::Use(used) => Some(Work { stream: &used.stream, thread: used.thread, until: used.until }),
         });
         // The uses first: of them, least is known.
         uses.chain((!self.is_recorded).then_some(own))
@@ -195,7 +195,7 @@ impl WorkOrder {
 
     /// Whether work of a graph may run later.
     fn waits_for_graphs(&self) -> bool {
-        self.beside.iter().any(|beside| matches!(beside, Beside::Graph(graph) if !graph.has_ended()))
+        self.others.iter().any(|work| matches!(work, OtherWork::Graph(graph) if !graph.has_ended()))
     }
 
     /// Whether no work is left. An order of which nothing is known counts as busy.
@@ -222,8 +222,8 @@ fn ended(call: &'static str) -> Error {
 /// A clone is kept in records.
 impl Clone for WorkOrder {
     fn clone(&self) -> Self {
-        let (stream, beside) = (self.stream.kept(), self.beside.clone());
-        Self { stream, thread: self.thread, beside, is_recorded: self.is_recorded }
+        let (stream, others) = (self.stream.kept(), self.others.clone());
+        Self { stream, thread: self.thread, others, is_recorded: self.is_recorded }
     }
 }
 
@@ -233,11 +233,11 @@ impl PartialEq for WorkOrder {
         self.stream == other.stream
             && self.thread == other.thread
             && self.is_recorded == other.is_recorded
-            && self.beside == other.beside
+            && self.others == other.others
     }
 }
 
-impl Clone for Beside {
+impl Clone for OtherWork {
     fn clone(&self) -> Self {
         match self {
             Self::Graph(graph) => Self::Graph(graph.clone()),
@@ -246,7 +246,7 @@ impl Clone for Beside {
     }
 }
 
-impl PartialEq for Beside {
+impl PartialEq for OtherWork {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Graph(one), Self::Graph(other)) => Arc::ptr_eq(one, other),
@@ -315,8 +315,8 @@ impl StreamDriver for OrderRecorder {
 
     fn release(&mut self, order: WorkOrder) {
         self.0.release(order.stream);
-        for beside in order.beside {
-            if let Beside::Use(used) = beside {
+        for work in order.others {
+            if let OtherWork::Use(used) = work {
                 self.0.release(used.stream);
             }
         }

@@ -292,10 +292,10 @@ impl Stream {
             return Err(CaptureRefusal::OtherThread.of(call));
         }
         join()?;
-        forbidden.begin_beside();
+        forbidden.forbid_default_stream();
         beginning.captured(id);
         let core = legacy.core().clone();
-        capture_numbers::at_end(id, move || core.gate.end_beside());
+        capture_numbers::at_end(id, move || core.gate.allow_default_stream());
         Ok(())
     }
 

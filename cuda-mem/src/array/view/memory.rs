@@ -1,9 +1,8 @@
 //! The memory of a view.
 
-use crate::buffer::{FarMemory, SharedBuffer, Viewed};
+use crate::buffer::{SharedBuffer, Viewed};
 use crate::cpu::borrowed::Borrowed;
 use crate::driver::context::ForeignOwner;
-use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, SharedResource, kind::Any};
 use crate::{Context, Result, Stream};
 use core::marker::PhantomData;
@@ -89,16 +88,6 @@ impl ViewMemory<'_> {
 
     pub fn device_ordinal(&self) -> Option<i32> {
         self.buffer().and_then(Viewed::device_ordinal)
-    }
-
-    /// What decides whether a context's device accesses the memory. None if it does anyway.
-    pub fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
-        self.buffer().and_then(|buffer| buffer.far_from(context))
-    }
-
-    /// What gives devices access to the memory, as far as this library knows.
-    pub fn accessed(&self) -> Option<PeerSource<'_>> {
-        self.buffer().and_then(Viewed::accessed)
     }
 
     pub fn stream(&self) -> Option<&Stream> {

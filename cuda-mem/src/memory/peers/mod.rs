@@ -1,7 +1,7 @@
 //! Access of devices to memory of other devices. Each kind of memory has its own call for it; all else is here: when access
 //! is given, whether it was verified, and how it ends.
 //!
-//! [`PeerSource::is_reached_by`] answers, and gives access at the first need. [`PeerSource::hold`] keeps an answer true
+//! [`PeerSource::ensure_access`] answers, and gives access at the first need. [`PeerSource::hold`] keeps an answer true
 //! until the work is queued for which it was asked.
 
 mod verify;
@@ -51,7 +51,7 @@ impl<'a> PeerSource<'a> {
     /// Whether a context's device accesses the memory. Gives access at the first need, unless the program denied it. One
     /// load, once decided. Another thread may deny access at any moment: see [`hold`](Self::hold).
     #[inline]
-    pub(crate) fn is_reached_by(&self, peer: &Context) -> bool {
+    pub(crate) fn ensure_access(&self, peer: &Context) -> bool {
         match peer.state().peers.recent(self.domain().number()) {
             Some(decision) => decision == PeerDecision::Granted,
             None => self.decide("a copy between devices", peer, false).is_ok(),

@@ -114,20 +114,20 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         self.allocate(size, alignment, stream)
     }
 
-    /// The place that threads enter for [`keep`](Self::keep). `None` if this resource keeps no references.
+    /// The set of caches that threads enter for [`keep`](Self::keep). `None` if this resource keeps no references.
     #[doc(hidden)]
     #[inline]
-    fn place(&self) -> Option<NonZeroUsize> {
+    fn cache_set_id(&self) -> Option<NonZeroUsize> {
         None
     }
 
     /// Frees a block on the home stream by putting it into a cache, if that is possible at once. The cache may also
-    /// take the references of the buffer. It may drop them at any time after the thread has left the place, and the
+    /// take the references of the buffer. It may drop them at any time after the thread has left the caches, and the
     /// resource with them.
     ///
     /// # Safety
     ///
-    /// As [`deallocate`](Self::deallocate). The thread is inside the resource's [place](Self::place). `held` points to a
+    /// As [`deallocate`](Self::deallocate). The thread is inside the resource's [set of caches](Self::cache_set_id). `held` points to a
     /// reference to this resource, or to another that frees the same blocks, and to the home stream. The caller does not
     /// use or drop them if they were taken.
     #[doc(hidden)]

@@ -9,7 +9,7 @@
 use super::table::{AddressTable, NotLive};
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{Block, BlockKind, PendingUse};
-use crate::pool::work_order::Beside;
+use crate::pool::work_order::OtherWork;
 use core::ptr::with_exposed_provenance_mut;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -42,7 +42,7 @@ struct Other {
 pub(super) struct UsedBlock {
     requested: usize,
     pub block: Block,
-    pub uses: Vec<Beside>,
+    pub uses: Vec<OtherWork>,
     /// Nobody can tell when all uses end.
     pub is_held: bool,
 }

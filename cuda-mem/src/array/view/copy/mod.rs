@@ -8,7 +8,7 @@ mod tests;
 
 use super::memory::ViewMemory;
 use super::{Order, StridedLayout, StridedView, ViewError};
-use crate::buffer::{Access, not_open};
+use crate::buffer::{Access, not_open, route};
 use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::SharedResource;
 use crate::{Element, Error, PeerError, Result, Stream};
@@ -147,7 +147,7 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     {
         // A device that accesses the source copies as within its own memory.
         let copier = options.stream.or(to.stream()).map(Stream::context).filter(|it| it.device().ordinal() == here);
-        if copier.is_some_and(|copier| from.far_from(copier).is_none_or(|far| far.is_reached_by(copier))) {
+        if copier.is_some_and(|copier| route(copier, to.buffer(), from.buffer()).ensure_access(copier)) {
             from_side.reached = to_side.reached;
             is_direct = true;
         } else if options.require_direct {
@@ -164,13 +164,11 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     }
     let Some(stream) = stream_of(call, (to, &to_side), (from, &from_side), options)? else { return Ok(true) };
     let context = stream.context();
-    // What the plan relies on: host memory is open to the device, memory of another device is reached directly.
-    let far = [(to, from, false), (from, to, is_direct)].map(|(memory, other, is_direct)| {
-        let is_relied_on = is_direct || memory.device_ordinal().is_none();
-        let far = if is_relied_on { memory.far_from(context) } else { None };
-        far.map(|far| far.beside(other.accessed()))
-    });
-    if far.iter().flatten().any(|far| !far.is_reached_by(context)) {
+    let mut route = route(context, to.buffer(), from.buffer());
+    // The plan relies on this only: host memory is open to the device, memory of another device is reached directly.
+    route.needed[0].take_if(|_| to.device_ordinal().is_some());
+    route.needed[1].take_if(|_| from.device_ordinal().is_some() && !is_direct);
+    if !route.ensure_access(context) {
         // Memory of another device has other ways.
         return if is_direct { Ok(false) } else { Err(not_open(call, stream)) };
     }
@@ -183,7 +181,7 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
         steps = plan(shape, item_size, &to_side, &from_side, false);
     }
     let host = to_side.on_host || from_side.on_host;
-    let mut run = StepRunner::new(&steps, (to, from), far, (stream, source_stream), options)?;
+    let mut run = StepRunner::new(&steps, (to, from), route, (stream, source_stream), options)?;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Before any stream waits for another, because this may wait for the home streams.
     [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;

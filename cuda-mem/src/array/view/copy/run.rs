@@ -4,7 +4,7 @@ use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
 use super::processor::{self, Users};
 use crate::array::view::memory::ViewMemory;
-use crate::buffer::{BatchOptions, FarMemory, Viewed, copy_all};
+use crate::buffer::{BatchOptions, Route, Viewed, copy_all, route};
 use crate::error::call;
 use crate::memory::resource::{SharedResource, kind::Any};
 use crate::memory::{DeviceMemory, DevicePool};
@@ -31,8 +31,8 @@ pub(super) struct StepRunner<'a> {
     stream: &'a Stream,
     /// The stream for work that only the source's device does. It differs from `stream` in a copy between devices.
     source_stream: &'a Stream,
-    /// The destination and the source, if the plan relies on the access of the stream's device.
-    far: [Option<FarMemory<'a>>; 2],
+    /// The access of the stream's device on which the plan relies.
+    route: Route<'a>,
     /// Whether that access has stayed. Without it, no more steps run.
     pub has_access: bool,
     host: Option<HostTemporary>,
@@ -64,7 +64,7 @@ impl<'a> StepRunner<'a> {
     pub fn new(
         steps: &[Step],
         (to, from): (&'a ViewMemory<'a>, &'a ViewMemory<'a>),
-        far: [Option<FarMemory<'a>>; 2],
+        route: Route<'a>,
         (stream, source_stream): (&'a Stream, &'a Stream),
         options: &ViewCopyOptions<'_>,
     ) -> Result<Self> {
@@ -92,7 +92,7 @@ impl<'a> StepRunner<'a> {
                 }
             }),
         };
-        Ok(Self { to, from, stream, source_stream, far, has_access: true, host, source, destination })
+        Ok(Self { to, from, stream, source_stream, route, has_access: true, host, source, destination })
     }
 
     /// Whether queued work uses memory that the driver does not know, which may be freed when the call returns.
@@ -160,12 +160,9 @@ impl<'a> StepRunner<'a> {
                 How::Peer => return self.copy_between_devices(step.from, to_start, from_start, width),
                 _ => {}
             }
-            let held = [(step.to, Place::Destination, &self.far[0]), (step.from, Place::Source, &self.far[1])].map(
-                |(place, relied_on, far)| {
-                    far.as_ref().filter(|_| place == relied_on).map(|far| far.hold(stream.context()))
-                },
-            );
-            if held.iter().flatten().any(|held| !held.is_reached) {
+            let sides = [step.to == Place::Destination, step.from == Place::Source];
+            let held = self.route.hold_sides(stream.context(), sides);
+            if !held.is_reached {
                 self.has_access = false;
                 return Ok(());
             }
@@ -196,14 +193,14 @@ impl<'a> StepRunner<'a> {
     ) -> Result<()> {
         let (stream, context) = (self.stream, self.stream.context());
         stream.order_work_after(self.source_stream)?;
-        let far = match (source, &self.source) {
-            (Place::SourceTemporary, Some(temporary)) => temporary.far_from(context),
-            _ => self.from.far_from(context),
+        let from_memory = match (source, &self.source) {
+            (Place::SourceTemporary, Some(temporary)) => Some(temporary as &dyn Viewed),
+            _ => self.from.buffer(),
         };
-        let far = far.map(|far| far.beside(self.to.accessed()));
+        let route = route(context, self.to.buffer(), from_memory);
         let (to_context, from_context) = (context.raw(), self.source_stream.context().raw());
         let begin = || {
-            let _held = far.as_ref().map(|far| far.hold(context));
+            let _held = route.hold(context);
             let (cuda, _ready) = stream.ready()?;
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, stream.raw())) }
