@@ -14,7 +14,7 @@ use crate::handles::cudamem_engine;
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
-use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, StagingOptions, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, HostSide, StagingOptions};
 use cuda_mem_dynamic::{with_buffer, with_buffer_mut};
 
 handle_type!(cudamem_engine: CopyEngine);
@@ -28,8 +28,8 @@ pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 1;
 pub struct cudamem_engine_options {
     /// sizeof(cudamem_engine_options).
     pub size: usize,
-    /// The profile that chooses ways, as JSON: from cudamem_engine_get_profile, or the `profile` that `cuda-mem bench copy
-    /// --json` prints. NULL for the typical profile.
+    /// The profile that chooses methods, as JSON: from cudamem_engine_get_profile, or the `profile` that
+    /// `cuda-mem bench copy --json` prints. NULL for the typical profile.
     pub profile: *const c_char,
     /// The largest piece that passes through page-locked staging at once, in bytes. 2 MiB by default.
     pub slot_size: usize,
@@ -94,18 +94,18 @@ pub unsafe extern "C" fn cudamem_engine_create(
     })
 }
 
-/// The way that the profile chooses.
-pub const CUDAMEM_WAY_CHOSEN: i32 = 0;
+/// The method that the profile chooses.
+pub const CUDAMEM_METHOD_CHOSEN: i32 = 0;
 /// Streaming stores or loads by the CPU, with `threads` threads. Mapped memory only.
-pub const CUDAMEM_WAY_CPU: i32 = 1;
+pub const CUDAMEM_METHOD_CPU: i32 = 1;
 /// One copy by the driver.
-pub const CUDAMEM_WAY_DRIVER: i32 = 2;
+pub const CUDAMEM_METHOD_DRIVER: i32 = 2;
 /// Page-locked staging, which `threads` threads fill or empty.
-pub const CUDAMEM_WAY_STAGED: i32 = 3;
+pub const CUDAMEM_METHOD_STAGED: i32 = 3;
 /// `threads` threads store to the memory while `staging_threads` threads fill staging. Writes to mapped memory only.
-pub const CUDAMEM_WAY_MIXED: i32 = 4;
+pub const CUDAMEM_METHOD_MIXED: i32 = 4;
 /// The host's pages are locked for the duration of the copy.
-pub const CUDAMEM_WAY_REGISTERED: i32 = 5;
+pub const CUDAMEM_METHOD_REGISTERED: i32 = 5;
 
 /// Unknown: for copies that are not small, the engine asks the driver what the host memory is.
 pub const CUDAMEM_HOST_UNKNOWN: i32 = 0;
@@ -115,7 +115,7 @@ pub const CUDAMEM_HOST_PAGEABLE: i32 = 1;
 pub const CUDAMEM_HOST_PINNED: i32 = 2;
 
 /// A flag of cudamem_copy_options, for cudamem_engine_write_buffer: return only when the bytes have arrived in the
-/// device's memory. The engine then chooses the way.
+/// device's memory. The engine then chooses the method.
 pub const CUDAMEM_COPY_COMPLETE: u32 = 1;
 
 /// What the program decides for one copy. Zeros leave the decision to the engine.
@@ -124,13 +124,13 @@ pub const CUDAMEM_COPY_COMPLETE: u32 = 1;
 pub struct cudamem_copy_options {
     /// sizeof(cudamem_copy_options).
     pub size: usize,
-    /// One of CUDAMEM_WAY_... .
-    pub way: i32,
+    /// One of CUDAMEM_METHOD_... .
+    pub method: i32,
     /// One of CUDAMEM_HOST_... .
     pub host: i32,
-    /// The number of threads of the way, including the calling thread; 0 for ways without threads.
+    /// The number of threads of the method, including the calling thread; 0 for methods without threads.
     pub threads: u32,
-    /// The number of threads that fill staging, with CUDAMEM_WAY_MIXED; otherwise 0.
+    /// The number of threads that fill staging, with CUDAMEM_METHOD_MIXED; otherwise 0.
     pub staging_threads: u32,
     /// 0 or CUDAMEM_COPY_COMPLETE.
     pub flags: u32,
@@ -152,7 +152,7 @@ impl cudamem_copy_options {
     unsafe fn is_complete(chosen: *const Self) -> Outcome<bool> {
         // SAFETY: this function's contract.
         let chosen = unsafe { options("options", chosen) }?;
-        let others = [chosen.way, chosen.host].map(i32::cast_unsigned);
+        let others = [chosen.method, chosen.host].map(i32::cast_unsigned);
         if chosen.flags != CUDAMEM_COPY_COMPLETE {
             return Ok(false);
         }
@@ -182,26 +182,26 @@ impl cudamem_copy_options {
         let mut settings = CopyOptions::default();
         let count = |field, threads: u32| {
             let fits = u8::try_from(threads).ok().filter(|threads| *threads > 0);
-            fits.ok_or_else(|| invalid(field, threads.to_string(), "it must be from 1 to 255 for this way"))
+            fits.ok_or_else(|| invalid(field, threads.to_string(), "it must be from 1 to 255 for this method"))
         };
         let threads = || count("options.threads", chosen.threads);
-        let (way, with_threads, with_staging) = match chosen.way {
-            CUDAMEM_WAY_CHOSEN => (None, false, false),
-            CUDAMEM_WAY_CPU => (Some(Way::Cpu { threads: threads()? }), true, false),
-            CUDAMEM_WAY_DRIVER => (Some(Way::Driver), false, false),
-            CUDAMEM_WAY_STAGED => (Some(Way::Staged { threads: threads()? }), true, false),
-            CUDAMEM_WAY_MIXED => {
+        let (method, with_threads, with_staging) = match chosen.method {
+            CUDAMEM_METHOD_CHOSEN => (None, false, false),
+            CUDAMEM_METHOD_CPU => (Some(CopyMethod::Cpu { threads: threads()? }), true, false),
+            CUDAMEM_METHOD_DRIVER => (Some(CopyMethod::Driver), false, false),
+            CUDAMEM_METHOD_STAGED => (Some(CopyMethod::Staged { threads: threads()? }), true, false),
+            CUDAMEM_METHOD_MIXED => {
                 let staging = count("options.staging_threads", chosen.staging_threads)?;
-                (Some(Way::Mixed { storing: threads()?, staging }), true, true)
+                (Some(CopyMethod::Mixed { storing: threads()?, staging }), true, true)
             }
-            CUDAMEM_WAY_REGISTERED => (Some(Way::Registered), false, false),
-            other => return Err(invalid("options.way", other.to_string(), "it must be one of CUDAMEM_WAY_...")),
+            CUDAMEM_METHOD_REGISTERED => (Some(CopyMethod::Registered), false, false),
+            other => return Err(invalid("options.method", other.to_string(), "it must be one of CUDAMEM_METHOD_...")),
         };
         if (!with_threads && chosen.threads != 0) || (!with_staging && chosen.staging_threads != 0) {
             let value = format!("{} and {} for staging", chosen.threads, chosen.staging_threads);
-            return Err(invalid("options.threads", value, "it must be 0 for ways without such threads"));
+            return Err(invalid("options.threads", value, "it must be 0 for methods without such threads"));
         }
-        settings.way = way;
+        settings.method = method;
         settings.host = match chosen.host {
             CUDAMEM_HOST_UNKNOWN => None,
             CUDAMEM_HOST_PAGEABLE => Some(HostSide::Pageable),

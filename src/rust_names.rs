@@ -19,7 +19,7 @@ const NAMES: [(&str, &str); 25] = [
     ("`PhysicalOptions::shareable` or `VirtualOptions::shareable`", "CUDAMEM_PHYSICAL_SHAREABLE"),
     ("`DriverPoolOptions::shareable`", "CUDAMEM_DRIVER_POOL_SHAREABLE"),
     ("name a node with on_numa_node, or use PinnedPool::new", "name another place in the options"),
-    ("Way::all returns", "the engine's list has"),
+    ("CopyMethod::all returns", "the engine's list has"),
     ("Location::Device or Location::Host", "CUDAMEM_LOCATION_DEVICE or CUDAMEM_LOCATION_HOST"),
     ("clone one Driver", "a process has one in C"),
     ("use a Buffer, which", "use a buffer, which"),

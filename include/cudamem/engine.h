@@ -24,18 +24,18 @@ extern "C" {
 
 /** A flag of cudamem_engine_options: no threads help the calling thread. */
 #define CUDAMEM_ENGINE_NO_THREADS 1
-/** The way that the profile chooses. */
-#define CUDAMEM_WAY_CHOSEN 0
+/** The method that the profile chooses. */
+#define CUDAMEM_METHOD_CHOSEN 0
 /** Streaming stores or loads by the CPU, with `threads` threads. Mapped memory only. */
-#define CUDAMEM_WAY_CPU 1
+#define CUDAMEM_METHOD_CPU 1
 /** One copy by the driver. */
-#define CUDAMEM_WAY_DRIVER 2
+#define CUDAMEM_METHOD_DRIVER 2
 /** Page-locked staging, which `threads` threads fill or empty. */
-#define CUDAMEM_WAY_STAGED 3
+#define CUDAMEM_METHOD_STAGED 3
 /** `threads` threads store to the memory while `staging_threads` threads fill staging. Writes to mapped memory only. */
-#define CUDAMEM_WAY_MIXED 4
+#define CUDAMEM_METHOD_MIXED 4
 /** The host's pages are locked for the duration of the copy. */
-#define CUDAMEM_WAY_REGISTERED 5
+#define CUDAMEM_METHOD_REGISTERED 5
 /** Unknown: for copies that are not small, the engine asks the driver what the host memory is. */
 #define CUDAMEM_HOST_UNKNOWN 0
 /** The host memory is on the heap, on the stack or in a file. */
@@ -45,7 +45,7 @@ extern "C" {
 
 /**
  * A flag of cudamem_copy_options, for cudamem_engine_write_buffer: return only when the bytes have arrived in the
- * device's memory. The engine then chooses the way.
+ * device's memory. The engine then chooses the method.
  */
 #define CUDAMEM_COPY_COMPLETE 1
 /** How a copy engine is made. Zeros are the defaults. */
@@ -53,8 +53,8 @@ typedef struct {
     /** sizeof(cudamem_engine_options). */
     size_t size;
     /**
-     * The profile that chooses ways, as JSON: from cudamem_engine_get_profile, or the `profile` that `cuda-mem bench copy
-     * --json` prints. NULL for the typical profile.
+     * The profile that chooses methods, as JSON: from cudamem_engine_get_profile, or the `profile` that
+     * `cuda-mem bench copy --json` prints. NULL for the typical profile.
      */
     const char *profile;
     /** The largest piece that passes through page-locked staging at once, in bytes. 2 MiB by default. */
@@ -76,13 +76,13 @@ typedef struct {
 typedef struct {
     /** sizeof(cudamem_copy_options). */
     size_t size;
-    /** One of CUDAMEM_WAY_... . */
-    int32_t way;
+    /** One of CUDAMEM_METHOD_... . */
+    int32_t method;
     /** One of CUDAMEM_HOST_... . */
     int32_t host;
-    /** The number of threads of the way, including the calling thread; 0 for ways without threads. */
+    /** The number of threads of the method, including the calling thread; 0 for methods without threads. */
     uint32_t threads;
-    /** The number of threads that fill staging, with CUDAMEM_WAY_MIXED; otherwise 0. */
+    /** The number of threads that fill staging, with CUDAMEM_METHOD_MIXED; otherwise 0. */
     uint32_t staging_threads;
     /** 0 or CUDAMEM_COPY_COMPLETE. */
     uint32_t flags;
@@ -217,7 +217,7 @@ cudamem_status cudamem_buffer_copy_pieces(cudamem_buffer buffer,
 
 /* ---- Profiles of copy engines ---------------------------------------------------------------------------------------
  *
- * A profile holds the times of copies by which an engine chooses ways. The engine also keeps page-locked staging.
+ * A profile holds the times of copies by which an engine chooses methods. The engine also keeps page-locked staging.
  */
 
 /** Gets the engine's profile as JSON: how long each way of copying takes, by size. */

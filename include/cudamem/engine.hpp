@@ -130,10 +130,10 @@ public:
         return check(cudamem_engine_scatter_to_buffer(get(), buffer.get(), writes.data(), writes.size()));
     }
 
-    /// The profile that chooses ways of copying, as JSON.
+    /// The profile that chooses methods of copying, as JSON.
     result<std::string> profile() const { return detail::get_text(cudamem_engine_get_profile, get()); }
 
-    /// Chooses ways of copying by another profile.
+    /// Chooses methods of copying by another profile.
     result<void> set_profile(const std::string &json) const { return check(cudamem_engine_set_profile(get(), json.c_str())); }
 
     /// The size of the page-locked staging in bytes.

@@ -5,7 +5,7 @@
 //! cuda-mem doctor                                 # what this machine has and lacks, and what to do about it
 //! cuda-mem pool-map snapshot.json -o pool.svg     # Pool::snapshot(): regions and blocks, over time with a trace
 //! cuda-mem replay rmm_log.csv --pool ours,driver  # our trace or RMM's log: speed, peak, fragmentation
-//! cuda-mem bench copy --svg copies.svg            # every way of copying at every size, and the engine's choice
+//! cuda-mem bench copy --svg copies.svg            # every method of copying at every size, and the engine's choice
 //! ```
 //!
 //! The command uses `cuda-mem` as any other program does: it opens no libraries and does not call Vulkan. It prints

@@ -3,10 +3,10 @@
 use super::choice::Choice;
 use super::engine::CopyEngine;
 use super::machine::{SharedEngine, check_profile};
+use super::method::{CopyMethod, HostSide};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::ThreadPool;
-use super::way::{HostSide, Way};
 use crate::locks::RwLock;
 use crate::{Context, Error, Result};
 use std::sync::Arc;
@@ -53,15 +53,15 @@ impl Default for StagingOptions {
 /// A caller's choices for one copy.
 ///
 /// ```
-/// use cuda_mem::copy::{CopyOptions, Way};
+/// use cuda_mem::copy::{CopyOptions, CopyMethod};
 /// let mut options = CopyOptions::default();
-/// options.way = Some(Way::Driver);
+/// options.method = Some(CopyMethod::Driver);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// The way to copy; by default the fastest by the profile.
-    pub way: Option<Way>,
+    /// The method to copy; by default the fastest by the profile.
+    pub method: Option<CopyMethod>,
     /// The type of the host memory; by default the engine asks the driver, except for small copies.
     pub host: Option<HostSide>,
 }
@@ -74,7 +74,7 @@ impl CopyEngineBuilder {
         self
     }
 
-    /// The profile to choose ways by; by default [`MachineProfile::typical`].
+    /// The profile to choose methods by; by default [`MachineProfile::typical`].
     pub fn profile(mut self, profile: MachineProfile) -> Self {
         self.profile = profile;
         self

@@ -1,12 +1,12 @@
-//! The engine, which makes each copy by the fastest way.
+//! The engine, which makes each copy by the fastest method.
 
 use super::builder::{CopyEngineBuilder, CopyOptions, StagingOptions};
 use super::host_memory;
 use super::job::{CpuCopy, Job};
 use super::machine::SharedEngine;
+use super::method::{CopyMethod, DeviceSide, Direction, HostSide, Route};
 use super::profile::MachineProfile;
 use super::staged;
-use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The smallest large copy, in bytes.
 pub(super) const LARGE: usize = 1 << 20;
 
-/// Copies between the host and one device, each by the fastest way on this machine for its size and memory. Cheap to
+/// Copies between the host and one device, each by the fastest method on this machine for its size and memory. Cheap to
 /// clone; any number of threads may use an engine at once.
 ///
 /// ```
@@ -119,12 +119,12 @@ impl CopyEngine {
         self.write_large(call, memory, &place, source, &CopyOptions::default())
     }
 
-    /// Copies a slice to device memory with the options' choice of way and type of host memory. Device work queued
+    /// Copies a slice to device memory with the options' choice of method and type of host memory. Device work queued
     /// after this call sees the bytes.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write); or the chosen way cannot serve this memory.
+    /// As [`write`](Self::write); or the chosen method cannot serve this memory.
     pub fn write_with<T, K: Kind, A: Access>(
         &self,
         memory: &mut Buffer<T, K, A>,
@@ -182,7 +182,7 @@ impl CopyEngine {
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         let direction = Direction::ToDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
-        if place.memory == BlockKind::NonCoherent && matches!(plan, Way::Cpu { .. }) {
+        if place.memory == BlockKind::NonCoherent && matches!(plan, CopyMethod::Cpu { .. }) {
             return memory.store_at(memory.settle()?, place, bytes);
         }
         // SAFETY: the source is borrowed until the copy is done, and the copy only reads it.
@@ -216,11 +216,11 @@ impl CopyEngine {
         self.read_large(CALL, memory, &place, destination, &CopyOptions::default())
     }
 
-    /// Copies device memory to a slice with the options' choice of way and type of host memory.
+    /// Copies device memory to a slice with the options' choice of method and type of host memory.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); or the chosen way cannot serve this memory.
+    /// As [`read`](Self::read); or the chosen method cannot serve this memory.
     pub fn read_with<T, K: Kind, A: Access>(
         &self,
         memory: &Buffer<T, K, A>,
@@ -250,7 +250,7 @@ impl CopyEngine {
         let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
         let direction = Direction::FromDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
-        if place.memory == BlockKind::NonCoherent && matches!(plan, Way::Cpu { .. }) {
+        if place.memory == BlockKind::NonCoherent && matches!(plan, CopyMethod::Cpu { .. }) {
             return memory.load_at(memory.settle()?, place, bytes);
         }
         // SAFETY: the destination is borrowed exclusively until the copy is done, and any bytes are values of `T`.
@@ -265,7 +265,7 @@ impl CopyEngine {
         host: *const u8,
         direction: Direction,
         options: &CopyOptions,
-    ) -> Result<Option<Way>> {
+    ) -> Result<Option<CopyMethod>> {
         place.check(call, &self.inner.context)?;
         if place.size == 0 {
             return Ok(None);
@@ -276,30 +276,37 @@ impl CopyEngine {
             BlockKind::Device => DeviceSide::Plain,
             // Only the driver knows where the memory is.
             BlockKind::Managed => {
-                return only(call, options.way, Way::Driver, "only Way::Driver copies managed memory");
+                return only(call, options.method, CopyMethod::Driver, "only CopyMethod::Driver copies managed memory");
             }
             // Plain CPU copies, with one more thread per half megabyte.
             BlockKind::Host | BlockKind::ReadOnly => {
                 let threads = (place.size >> 19).clamp(1, 1 + self.inner.threads.helpers().min(7)) as u8;
-                let way = match options.way {
-                    Some(way @ Way::Cpu { threads: 1.. }) => way,
-                    _ => Way::Cpu { threads },
+                let method = match options.method {
+                    Some(method @ CopyMethod::Cpu { threads: 1.. }) => method,
+                    _ => CopyMethod::Cpu { threads },
                 };
-                return only(call, options.way, way, "only Way::Cpu, with 1 or more threads, copies host memory");
+                return only(
+                    call,
+                    options.method,
+                    method,
+                    "only CopyMethod::Cpu, with 1 or more threads, copies host memory",
+                );
             }
         };
         let route = |host| Route { direction, host, device };
         let host = match options.host {
             Some(host) => host,
-            // Asking the driver takes time, so it is skipped if the way does not depend on the answer.
-            None if options.way.is_none() && self.inner.does_not_matter(route, place.size) => HostSide::Pageable,
+            // Asking the driver takes time, so it is skipped if the method does not depend on the answer.
+            None if options.method.is_none() && self.inner.does_not_matter(route, place.size) => HostSide::Pageable,
             None => host_memory::of(&self.inner.context, host, place.size)?,
         };
-        let way = self.inner.way(call, route(host), place.size, options)?;
+        let method = self.inner.method(call, route(host), place.size, options)?;
         // One thread flushes atoms, and every store must update the record of dirty atoms.
-        Ok(Some(match (place.memory, way) {
-            (BlockKind::NonCoherent, Way::Mixed { storing, staging }) => Way::Staged { threads: storing + staging },
-            (_, way) => way,
+        Ok(Some(match (place.memory, method) {
+            (BlockKind::NonCoherent, CopyMethod::Mixed { storing, staging }) => {
+                CopyMethod::Staged { threads: storing + staging }
+            }
+            (_, method) => method,
         }))
     }
 
@@ -314,14 +321,14 @@ impl CopyEngine {
         place: &Place<'_>,
         host: *mut u8,
         direction: Direction,
-        way: Way,
+        method: CopyMethod,
     ) -> Result<()> {
         #[cfg(feature = "tracing")]
         let _span = ToldSpan::begin(
-            || tracing::debug_span!(target: "cuda_mem::copy", "copy", bytes = place.size, ?direction, ?way),
+            || tracing::debug_span!(target: "cuda_mem::copy", "copy", bytes = place.size, ?direction, ?method),
         );
-        let by_cpu = matches!(way, Way::Cpu { .. });
-        if by_cpu || matches!(way, Way::Mixed { .. }) {
+        let by_cpu = matches!(method, CopyMethod::Cpu { .. });
+        if by_cpu || matches!(method, CopyMethod::Mixed { .. }) {
             memory.settle()?;
         }
         if place.memory == BlockKind::NonCoherent {
@@ -329,11 +336,11 @@ impl CopyEngine {
         }
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         if by_cpu {
-            sides.run(way.threads(), &self.inner.threads);
+            sides.run(method.threads(), &self.inner.threads);
             return Ok(());
         }
-        if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) {
-            match self.copy_staged(memory, place, sides, way) {
+        if matches!(method, CopyMethod::Staged { .. } | CopyMethod::Mixed { .. }) {
+            match self.copy_staged(memory, place, sides, method) {
                 // There is no room for staging. The driver has its own.
                 Err(error) if error.is_out_of_memory() => {}
                 done => return done,
@@ -349,7 +356,7 @@ impl CopyEngine {
         };
         let job = Job { sides, device: place.device, stream };
         memory.mark_busy();
-        let ran = job.run(way);
+        let ran = job.run(method);
         drop(submission);
         // Wait also after an error: no copy may outlive the borrow of the caller's memory.
         let waited = stream.wait_certainly();
@@ -362,7 +369,7 @@ impl CopyEngine {
         memory: &Buffer<T, K, A>,
         place: &Place<'_>,
         sides: CpuCopy,
-        way: Way,
+        method: CopyMethod,
     ) -> Result<()> {
         let stream = place.home;
         stream.check_not_capturing("CopyEngine::copy")?;
@@ -371,12 +378,12 @@ impl CopyEngine {
             Direction::FromDevice => Borrowed::lent_to_write(sides.host, place.size),
         };
         memory.mark_busy();
-        if place.size >= LARGE && way.threads() > 1 {
+        if place.size >= LARGE && method.threads() > 1 {
             // Wait for the stream first: helper threads only wait briefly for the device.
             stream.synchronize()?;
         }
         let job = Job { sides, device: place.device, stream };
-        let mut lane = staged::run(&job, way, &self.inner.threads, &self.inner.staging)?;
+        let mut lane = staged::run(&job, method, &self.inner.threads, &self.inner.staging)?;
         // After a copy from the device, all slots are free.
         lane.settle()
     }
@@ -402,11 +409,16 @@ impl CopyEngine {
     }
 }
 
-/// The only way for this memory; an error if the caller chose another.
-fn only(call: &'static str, asked: Option<Way>, way: Way, rule: &'static str) -> Result<Option<Way>> {
+/// The only method for this memory; an error if the caller chose another.
+fn only(
+    call: &'static str,
+    asked: Option<CopyMethod>,
+    method: CopyMethod,
+    rule: &'static str,
+) -> Result<Option<CopyMethod>> {
     match asked {
-        Some(asked) if asked != way => Err(Error::invalid(call, "way", asked, rule)),
-        _ => Ok(Some(way)),
+        Some(asked) if asked != method => Err(Error::invalid(call, "method", asked, rule)),
+        _ => Ok(Some(method)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The type of the host memory of a copy.
 
-use super::way::HostSide;
+use super::method::HostSide;
 use crate::error::call;
 use crate::{Context, Result};
 use core::ffi::{c_uint, c_void};
@@ -32,7 +32,7 @@ pub(super) fn of(context: &Context, start: *const u8, size: usize) -> Result<Hos
 }
 
 /// A range is pinned if the driver knows it as host memory from the first byte to the last. A range that only begins in
-/// such memory, or spans two registrations, counts as pageable, which every way serves.
+/// such memory, or spans two registrations, counts as pageable, which every method serves.
 fn judge(
     kind: CUmemorytype,
     managed: bool,

@@ -1,8 +1,8 @@
 //! One copy, made by one way.
 
+use super::method::{CopyMethod, Direction};
 use super::pieces::Pieces;
 use super::threads::ThreadPool;
-use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::call;
 use crate::lifetime::waiting::{Target, watched};
@@ -26,7 +26,7 @@ pub(super) struct CpuCopy {
     pub size: usize,
 }
 
-/// A copy by any way. Both sides stay valid until the work on `stream` is done.
+/// A copy by any method. Both sides stay valid until the work on `stream` is done.
 pub(super) struct Job<'stream> {
     pub sides: CpuCopy,
     /// The device address.
@@ -78,9 +78,9 @@ impl CpuCopy {
 
 impl Job<'_> {
     /// Lets the driver copy from or to the host side. The copy may still be in progress on the stream afterwards, except
-    /// with [`Way::Registered`].
-    pub fn run(&self, way: Way) -> Result<()> {
-        if way == Way::Registered { self.registered() } else { self.by_driver() }
+    /// with [`CopyMethod::Registered`].
+    pub fn run(&self, method: CopyMethod) -> Result<()> {
+        if method == CopyMethod::Registered { self.registered() } else { self.by_driver() }
     }
 
     fn by_driver(&self) -> Result<()> {

@@ -1,12 +1,12 @@
-//! What the clones of an engine share, and what it knows about its machine: the profile for choosing ways.
+//! What the clones of an engine share, and what it knows about its machine: the profile for choosing methods.
 
 use super::builder::CopyOptions;
 use super::choice::Choice;
 use super::engine::{CopyEngine, LARGE};
+use super::method::{CopyMethod, DeviceSide, Direction, HostSide, Route};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::ThreadPool;
-use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::locks::RwLock;
 use crate::{Context, Error, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -53,27 +53,27 @@ impl SharedEngine {
         size <= self.single_thread_upto[direction as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether pinned and pageable host memory get the same way.
+    /// Whether pinned and pageable host memory get the same method.
     pub fn does_not_matter(&self, route: impl Fn(HostSide) -> Route, size: usize) -> bool {
         let choice = self.choice.read();
-        size < LARGE && choice.way(route(HostSide::Pageable), size) == choice.way(route(HostSide::Pinned), size)
+        size < LARGE && choice.method(route(HostSide::Pageable), size) == choice.method(route(HostSide::Pinned), size)
     }
 
     /// The way of a copy: the caller's choice, otherwise the fastest.
-    pub fn way(&self, call: &'static str, route: Route, size: usize, options: &CopyOptions) -> Result<Way> {
-        match options.way {
-            Some(way) if way.serves(route) => Ok(way),
-            Some(way) => {
-                let rule = "that way cannot make this copy; use one that Way::all returns for the route";
-                Err(Error::invalid(call, "way", format_args!("{way}, for a copy from {route}"), rule))
+    pub fn method(&self, call: &'static str, route: Route, size: usize, options: &CopyOptions) -> Result<CopyMethod> {
+        match options.method {
+            Some(method) if method.serves(route) => Ok(method),
+            Some(method) => {
+                let rule = "that method cannot make this copy; use one that CopyMethod::all returns for the route";
+                Err(Error::invalid(call, "method", format_args!("{method}, for a copy from {route}"), rule))
             }
-            None => Ok(self.choice().way(route, size)),
+            None => Ok(self.choice().method(route, size)),
         }
     }
 }
 
 impl CopyEngine {
-    /// The profile for choosing ways.
+    /// The profile for choosing methods.
     pub fn profile(&self) -> MachineProfile {
         self.inner.choice().profile.clone()
     }
@@ -89,9 +89,9 @@ impl CopyEngine {
         Ok(())
     }
 
-    /// The way that a copy of `size` bytes would use.
-    pub fn way(&self, route: Route, size: usize) -> Way {
-        self.inner.choice().way(route, size)
+    /// The method that a copy of `size` bytes would use.
+    pub fn method(&self, route: Route, size: usize) -> CopyMethod {
+        self.inner.choice().method(route, size)
     }
 
     /// Whether, by the profile, registering `size` bytes of pageable memory pays off for `copies` copies. `None` if
@@ -100,9 +100,9 @@ impl CopyEngine {
         let choice = self.inner.choice();
         let route = |host| Route { direction, host, device: DeviceSide::Plain };
         let (pageable, pinned) = (route(HostSide::Pageable), route(HostSide::Pinned));
-        let once = choice.profile.estimate(pageable, Way::Registered, size)?;
-        let again = choice.profile.estimate(pinned, Way::Driver, size)?;
-        let without = choice.profile.estimate(pageable, choice.way(pageable, size), size)?;
+        let once = choice.profile.estimate(pageable, CopyMethod::Registered, size)?;
+        let again = choice.profile.estimate(pinned, CopyMethod::Driver, size)?;
+        let without = choice.profile.estimate(pageable, choice.method(pageable, size), size)?;
         Some(once + again * (copies.max(1) - 1) as f64 <= without * copies.max(1) as f64)
     }
 }

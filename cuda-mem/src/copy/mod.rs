@@ -3,15 +3,15 @@
 //! Which method is the fastest depends on the size and on the memory. A CPU store reaches mapped memory in 0.1 us; a
 //! driver copy takes 5 us. Small reads of mapped memory need streaming loads of the CPU, reads of more than some
 //! kilobytes driver copies. Large copies from pageable memory need page-locked staging that several threads fill. A
-//! [`CopyEngine`] knows the time of each [`Way`] (a [`MachineProfile`]), and uses the fastest. The built-in profile is
-//! that of an H200 on PCIe Gen5; `cuda-mem bench copy` measures another machine.
+//! [`CopyEngine`] knows the time of each [`CopyMethod`] (a [`MachineProfile`]), and uses the fastest. The built-in
+//! profile is that of an H200 on PCIe Gen5; `cuda-mem bench copy` measures another machine.
 //!
 //! | type | what it is |
 //! |---|---|
 //! | [`CopyEngine`] | copies: blocking or stream-ordered, one or many |
 //! | [`PendingRead`] | a read in progress |
-//! | [`Route`], [`Way`] | what a copy connects, and the method |
-//! | [`MachineProfile`] | the times of the ways |
+//! | [`Route`], [`CopyMethod`] | what a copy connects, and the method |
+//! | [`MachineProfile`] | the times of the methods |
 //! | [`LinkRate`] | a measured rate of [`Topology::rates`](crate::Topology::rates) |
 //!
 //! ```
@@ -33,6 +33,7 @@ mod engine;
 mod host_memory;
 mod job;
 mod machine;
+mod method;
 mod ordered;
 mod pieces;
 mod profile;
@@ -42,11 +43,10 @@ mod staged;
 mod staging;
 mod threads;
 mod typical;
-mod way;
 
 pub use builder::{CopyEngineBuilder, CopyOptions, StagingOptions};
 pub use engine::CopyEngine;
+pub use method::{CopyMethod, DeviceSide, Direction, HostSide, Route};
 pub use ordered::PendingRead;
-pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
+pub use profile::{MachineProfile, MethodProfile, RouteProfile, Sample};
 pub use rates::LinkRate;
-pub use way::{DeviceSide, Direction, HostSide, Route, Way};

@@ -2,9 +2,9 @@
 
 use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
+use super::method::{CopyMethod, Direction};
 use super::staged;
 use super::staging::Lease;
-use super::way::{Direction, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::host_copy;
 use crate::memory::resource::{BlockKind, Kind};
@@ -70,7 +70,7 @@ impl CopyEngine {
         let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         let job = Job { sides, device: place.device, stream };
-        let mut lane = staged::run(&job, Way::Staged { threads }, &self.inner.threads, &self.inner.staging)?;
+        let mut lane = staged::run(&job, CopyMethod::Staged { threads }, &self.inner.threads, &self.inner.staging)?;
         // The stream may capture meanwhile, so an error waits for the copies and not for the stream.
         memory.order_after(stream).inspect_err(|_| drop(lane.settle()))
     }

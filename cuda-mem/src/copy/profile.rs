@@ -1,8 +1,8 @@
-//! Times of copies on a machine: the figures that decide the way of a copy.
+//! Times of copies on a machine: the figures that decide the method of a copy.
 
-use super::way::{Route, Way};
+use super::method::{CopyMethod, Route};
 
-/// A way counts as equally fast if it takes at most this many times the best time.
+/// A method counts as equally fast if it takes at most this many times the best time.
 const NEAR: f64 = 1.05;
 
 /// The measured time of a copy of one size.
@@ -18,32 +18,32 @@ pub struct Sample {
 /// Times of one way on a route, in ascending order of size.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
-pub struct WayProfile {
-    /// The way.
-    pub way: Way,
+pub struct MethodProfile {
+    /// The method.
+    pub method: CopyMethod,
     /// The figures.
     pub samples: Vec<Sample>,
 }
 
-/// Times of the ways on a route.
+/// Times of the methods on a route.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouteProfile {
     /// The route.
     pub route: Route,
-    /// The measured ways.
-    pub ways: Vec<WayProfile>,
+    /// The measured methods.
+    pub methods: Vec<MethodProfile>,
 }
 
 /// Times of copies on one machine with one device. `cuda-mem bench copy --json` measures one (its `profile`). With the
 /// feature `json`, serde reads it, and [`CopyEngine::set_profile`](super::CopyEngine::set_profile) uses it.
 ///
 /// ```
-/// use cuda_mem::copy::{DeviceSide, Direction, HostSide, MachineProfile, Route, Way};
+/// use cuda_mem::copy::{DeviceSide, Direction, HostSide, MachineProfile, Route, CopyMethod};
 /// let profile = MachineProfile::typical();
 /// let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
-/// assert_eq!(profile.choose(route, 64, 8), Way::Cpu { threads: 1 }); // a store takes 0.1 us
-/// assert_ne!(profile.choose(route, 1 << 28, 8), Way::Cpu { threads: 1 });
+/// assert_eq!(profile.choose(route, 64, 8), CopyMethod::Cpu { threads: 1 }); // a store takes 0.1 us
+/// assert_ne!(profile.choose(route, 1 << 28, 8), CopyMethod::Cpu { threads: 1 });
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
@@ -66,7 +66,7 @@ impl MachineProfile {
         Self { format: Self::FORMAT, machine: String::new(), routes: vec![] }
     }
 
-    /// Rounded figures of one NVIDIA H200 over PCIe Gen5, which engines use by default. On an H100 the way that they
+    /// Rounded figures of one NVIDIA H200 over PCIe Gen5, which engines use by default. On an H100 the method that they
     /// choose is within 10% of the best in 204 of 209 cases.
     pub fn typical() -> Self {
         let mut profile = Self { machine: "typical (NVIDIA H200, PCIe Gen5)".into(), ..Self::empty() };
@@ -86,19 +86,20 @@ impl MachineProfile {
         self.routes.sort_by_key(|known| known.route);
     }
 
-    /// The time of a copy, in nanoseconds; `None` if the way was not measured on that route.
-    pub fn estimate(&self, route: Route, way: Way, bytes: usize) -> Option<f64> {
-        let ways = &self.route(route)?.ways;
-        ways.iter().find(|known| known.way == way)?.estimate(bytes)
+    /// The time of a copy, in nanoseconds; `None` if the method was not measured on that route.
+    pub fn estimate(&self, route: Route, method: CopyMethod, bytes: usize) -> Option<f64> {
+        let methods = &self.route(route)?.methods;
+        methods.iter().find(|known| known.method == method)?.estimate(bytes)
     }
 
-    /// The fastest way to copy `bytes` bytes with at most `threads` threads, the calling thread included. Of the ways
-    /// within 5% of the fastest, it takes that with the fewest threads. For an unknown route it takes the driver.
-    pub fn choose(&self, route: Route, bytes: usize, threads: usize) -> Way {
-        self.route(route).map_or(Way::Driver, |known| known.choose(bytes, threads))
+    /// The fastest method to copy `bytes` bytes with at most `threads` threads, the calling thread included. Of the
+    /// methods within 5% of the fastest, it takes that with the fewest threads. For an unknown route it takes the
+    /// driver.
+    pub fn choose(&self, route: Route, bytes: usize, threads: usize) -> CopyMethod {
+        self.route(route).map_or(CopyMethod::Driver, |known| known.choose(bytes, threads))
     }
 
-    /// Whether every figure makes sense: times above zero, sizes in ascending order, ways that serve their routes. A
+    /// Whether every figure makes sense: times above zero, sizes in ascending order, methods that serve their routes. A
     /// file may contain anything.
     pub fn is_valid(&self) -> bool {
         let sample = |sample: &Sample| sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0 && sample.bytes > 0;
@@ -106,42 +107,41 @@ impl MachineProfile {
         self.format == Self::FORMAT
             && self.routes.windows(2).all(|pair| pair[0].route < pair[1].route)
             && self.routes.iter().all(|known| {
-                known
-                    .ways
-                    .iter()
-                    .all(|way| way.way.serves(known.route) && way.samples.iter().all(sample) && grows(&way.samples))
+                known.methods.iter().all(|method| {
+                    method.method.serves(known.route) && method.samples.iter().all(sample) && grows(&method.samples)
+                })
             })
     }
 }
 
 impl RouteProfile {
-    /// The fastest way on this route to copy `bytes` bytes with at most `threads` threads, the calling thread included.
-    /// Of the ways within 5% of the fastest, it takes that with the fewest threads.
-    pub fn choose(&self, bytes: usize, threads: usize) -> Way {
-        let usable = || self.ways.iter().filter(|known| known.way.threads() <= threads.max(1));
-        // A way that was measured only at larger sizes is not assumed to be good at small ones.
-        let measured = |known: &&WayProfile| known.samples.first().is_some_and(|first| first.bytes <= bytes.max(64));
+    /// The fastest method on this route to copy `bytes` bytes with at most `threads` threads, the calling thread
+    /// included. Of the methods within 5% of the fastest, it takes that with the fewest threads.
+    pub fn choose(&self, bytes: usize, threads: usize) -> CopyMethod {
+        let usable = || self.methods.iter().filter(|known| known.method.threads() <= threads.max(1));
+        // A method that was measured only at larger sizes is not assumed to be good at small ones.
+        let measured = |known: &&MethodProfile| known.samples.first().is_some_and(|first| first.bytes <= bytes.max(64));
         let known = if usable().any(|known| measured(&known)) {
             usable().filter(measured).collect()
         } else {
             Vec::from_iter(usable())
         };
-        let timed = known.into_iter().filter_map(|known| Some((known.way, known.estimate(bytes)?)));
-        let timed: Vec<(Way, f64)> = timed.collect();
+        let timed = known.into_iter().filter_map(|known| Some((known.method, known.estimate(bytes)?)));
+        let timed: Vec<(CopyMethod, f64)> = timed.collect();
         let best = timed.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
         // Above the measured sizes, more threads tend to pay off more: caches are full by then.
-        let measured = self.ways.iter().filter_map(|known| known.samples.last()).any(|last| bytes <= last.bytes);
+        let measured = self.methods.iter().filter_map(|known| known.samples.last()).any(|last| bytes <= last.bytes);
         let near_enough = if measured { NEAR } else { 1.0 };
         // Threads have a cost, and figures are never exact. Time breaks ties, so that the same profile always gives the
         // same choice.
         let near = timed.into_iter().filter(|(_, time)| *time <= best * near_enough);
         let chosen =
             near.min_by(|left, right| left.0.threads().cmp(&right.0.threads()).then(left.1.total_cmp(&right.1)));
-        chosen.map_or(Way::Driver, |(way, _)| way)
+        chosen.map_or(CopyMethod::Driver, |(method, _)| method)
     }
 }
 
-impl WayProfile {
+impl MethodProfile {
     /// The time of a copy, in nanoseconds, interpolated between the two nearest sizes. Below the smallest size the time
     /// stays constant; above the largest the rate stays constant.
     pub fn estimate(&self, bytes: usize) -> Option<f64> {
@@ -161,50 +161,50 @@ impl WayProfile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::way::{DeviceSide, Direction, HostSide};
+    use super::super::method::{DeviceSide, Direction, HostSide};
     use super::*;
     use proptest::prelude::*;
 
     const ROUTE: Route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
 
-    fn way(way: Way, samples: &[(usize, f64)]) -> WayProfile {
+    fn method(method: CopyMethod, samples: &[(usize, f64)]) -> MethodProfile {
         let samples = samples.iter().map(|(bytes, nanoseconds)| Sample { bytes: *bytes, nanoseconds: *nanoseconds });
-        WayProfile { way, samples: samples.collect() }
+        MethodProfile { method, samples: samples.collect() }
     }
 
     fn profile() -> MachineProfile {
         let mut profile = MachineProfile::empty();
-        let ways = vec![
-            way(Way::Driver, &[(100, 1000.0), (1000, 1000.0), (10_000, 2000.0)]),
-            way(Way::Cpu { threads: 1 }, &[(100, 100.0), (10_000, 10_000.0)]),
-            way(Way::Cpu { threads: 2 }, &[(100, 500.0), (10_000, 5000.0)]),
+        let methods = vec![
+            method(CopyMethod::Driver, &[(100, 1000.0), (1000, 1000.0), (10_000, 2000.0)]),
+            method(CopyMethod::Cpu { threads: 1 }, &[(100, 100.0), (10_000, 10_000.0)]),
+            method(CopyMethod::Cpu { threads: 2 }, &[(100, 500.0), (10_000, 5000.0)]),
         ];
-        profile.set_route(RouteProfile { route: ROUTE, ways });
+        profile.set_route(RouteProfile { route: ROUTE, methods });
         profile
     }
 
     #[test]
     fn estimates_lie_on_lines_between_the_figures() {
         let profile = profile();
-        let driver = |bytes| profile.estimate(ROUTE, Way::Driver, bytes).unwrap();
+        let driver = |bytes| profile.estimate(ROUTE, CopyMethod::Driver, bytes).unwrap();
         assert_eq!((driver(0), driver(100), driver(550), driver(1000)), (1000.0, 1000.0, 1000.0, 1000.0));
         assert_eq!((driver(5500), driver(10_000), driver(20_000)), (1500.0, 2000.0, 4000.0));
-        assert_eq!(profile.estimate(ROUTE, Way::Registered, 5), None);
-        assert_eq!(way(Way::Driver, &[]).estimate(5), None);
+        assert_eq!(profile.estimate(ROUTE, CopyMethod::Registered, 5), None);
+        assert_eq!(method(CopyMethod::Driver, &[]).estimate(5), None);
     }
 
     #[test]
-    fn the_fastest_way_is_chosen_among_those_that_the_threads_allow() {
+    fn the_fastest_method_is_chosen_among_those_that_the_threads_allow() {
         let profile = profile();
-        assert_eq!(profile.choose(ROUTE, 0, 2), Way::Cpu { threads: 1 });
-        assert_eq!(profile.choose(ROUTE, 1000, 2), Way::Cpu { threads: 2 });
+        assert_eq!(profile.choose(ROUTE, 0, 2), CopyMethod::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 1000, 2), CopyMethod::Cpu { threads: 2 });
         // Two threads take 863 ns, one thread takes 900 ns.
-        assert_eq!(profile.choose(ROUTE, 900, 2), Way::Cpu { threads: 1 });
-        assert_eq!(profile.choose(ROUTE, 900, 1), Way::Cpu { threads: 1 });
-        assert_eq!(profile.choose(ROUTE, 900, 0), Way::Cpu { threads: 1 });
-        assert_eq!(profile.choose(ROUTE, 5000, 2), Way::Driver);
+        assert_eq!(profile.choose(ROUTE, 900, 2), CopyMethod::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 900, 1), CopyMethod::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 900, 0), CopyMethod::Cpu { threads: 1 });
+        assert_eq!(profile.choose(ROUTE, 5000, 2), CopyMethod::Driver);
         let elsewhere = Route { direction: Direction::FromDevice, ..ROUTE };
-        assert_eq!(profile.choose(elsewhere, 1, 8), Way::Driver);
+        assert_eq!(profile.choose(elsewhere, 1, 8), CopyMethod::Driver);
     }
 
     #[test]
@@ -221,38 +221,41 @@ mod tests {
             !profile.is_valid()
         };
         assert!(broken(&|profile| profile.format = 2));
-        assert!(broken(&|profile| profile.routes[0].ways[0].samples[1].nanoseconds = f64::NAN));
-        assert!(broken(&|profile| profile.routes[0].ways[0].samples[1].nanoseconds = -1.0));
-        assert!(broken(&|profile| profile.routes[0].ways[0].samples[1].bytes = 100));
-        assert!(broken(&|profile| profile.routes[0].ways[0].samples[0].bytes = 0));
-        assert!(broken(&|profile| profile.routes[0].ways[0].way = Way::Cpu { threads: 0 }));
+        assert!(broken(&|profile| profile.routes[0].methods[0].samples[1].nanoseconds = f64::NAN));
+        assert!(broken(&|profile| profile.routes[0].methods[0].samples[1].nanoseconds = -1.0));
+        assert!(broken(&|profile| profile.routes[0].methods[0].samples[1].bytes = 100));
+        assert!(broken(&|profile| profile.routes[0].methods[0].samples[0].bytes = 0));
+        assert!(broken(&|profile| profile.routes[0].methods[0].method = CopyMethod::Cpu { threads: 0 }));
         assert!(broken(&|profile| profile.routes.push(profile.routes[0].clone())));
     }
 
     #[test]
-    fn typical_profile_covers_all_routes_and_prefers_fast_ways() {
+    fn typical_profile_covers_all_routes_and_prefers_fast_methods() {
         let profile = MachineProfile::typical();
         assert_eq!(profile.routes.len(), Route::ALL.len());
         for host in [HostSide::Pageable, HostSide::Pinned] {
             for direction in [Direction::ToDevice, Direction::FromDevice] {
                 let route = Route { direction, host, device: DeviceSide::Mapped };
-                assert_eq!(profile.choose(route, 256, 8), Way::Cpu { threads: 1 }, "{route}");
+                assert_eq!(profile.choose(route, 256, 8), CopyMethod::Cpu { threads: 1 }, "{route}");
             }
             let route = Route { host, ..ROUTE };
             let large = profile.choose(route, 1 << 28, 8);
-            assert!(matches!(large, Way::Driver | Way::Staged { .. } | Way::Mixed { .. }), "{route}: {large}");
+            assert!(
+                matches!(large, CopyMethod::Driver | CopyMethod::Staged { .. } | CopyMethod::Mixed { .. }),
+                "{route}: {large}"
+            );
         }
     }
 
     proptest! {
         #[test]
-        fn the_choice_is_never_slower_than_another_way_by_much(bytes in 0usize..1 << 33, threads in 0usize..20, route in 0usize..8) {
+        fn the_choice_is_never_slower_than_another_method_by_much(bytes in 0usize..1 << 33, threads in 0usize..20, route in 0usize..8) {
             let (profile, route) = (MachineProfile::typical(), Route::ALL[route]);
             let chosen = profile.choose(route, bytes, threads);
             prop_assert!(chosen.threads() <= threads.max(1));
             let least = profile.estimate(route, chosen, bytes).unwrap();
-            for known in &profile.route(route).unwrap().ways {
-                if known.way.threads() <= threads.max(1) {
+            for known in &profile.route(route).unwrap().methods {
+                if known.method.threads() <= threads.max(1) {
                     prop_assert!(known.estimate(bytes).unwrap() * NEAR >= least);
                 }
             }

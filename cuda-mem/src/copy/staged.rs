@@ -9,9 +9,9 @@
 //! two pieces. Then the next piece is refused, and the copy fails.
 
 use super::job::Job;
+use super::method::{CopyMethod, Direction};
 use super::staging::{Lease, Staging, StagingSlot};
 use super::threads::ThreadPool;
-use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::callback::or_undo;
 use crate::locks::Mutex;
@@ -132,13 +132,13 @@ struct Staged<'copy> {
 // counters with release and acquire ensure.
 unsafe impl Sync for Staged<'_> {}
 
-/// Copies by [`Way::Staged`] or [`Way::Mixed`]. Returns the staging, whose last pieces may still be in progress. After an
-/// error or a panic, none is.
-pub(super) fn run(job: &Job<'_>, way: Way, threads: &ThreadPool, staging: &Staging) -> Result<Lease> {
+/// Copies by [`CopyMethod::Staged`] or [`CopyMethod::Mixed`]. Returns the staging, whose last pieces may still be in
+/// progress. After an error or a panic, none is.
+pub(super) fn run(job: &Job<'_>, method: CopyMethod, threads: &ThreadPool, staging: &Staging) -> Result<Lease> {
     // Threads at the staging, including the calling thread, and threads that store.
-    let (filling, storing) = match way {
-        Way::Mixed { storing, staging } => (usize::from(staging), usize::from(storing)),
-        _ => (way.threads(), 0),
+    let (filling, storing) = match method {
+        CopyMethod::Mixed { storing, staging } => (usize::from(staging), usize::from(storing)),
+        _ => (method.threads(), 0),
     };
     let plan = StagedPlan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;

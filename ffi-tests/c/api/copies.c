@@ -46,8 +46,8 @@ static void profiles(struct rig rig)
     OK(cudamem_engine_destroy(engine));
 }
 
-/* Every way of copying, on memory of every source. A source may refuse some ways. */
-static void ways(struct rig rig, cudamem_engine engine)
+/* Every method of copying, on memory of every source. A source may refuse some methods. */
+static void methods(struct rig rig, cudamem_engine engine)
 {
     struct source sources[SOURCES];
     cudamem_copy_options options;
@@ -61,21 +61,21 @@ static void ways(struct rig rig, cudamem_engine engine)
         cudamem_buffer buffer;
         int served = 0;
         OK(cudamem_buffer_allocate(sources[index].resource, SIZE, rig.stream, &buffer));
-        for (int32_t way = CUDAMEM_WAY_CHOSEN; way <= CUDAMEM_WAY_REGISTERED; way++) {
-            options.way = way;
+        for (int32_t method = CUDAMEM_METHOD_CHOSEN; method <= CUDAMEM_METHOD_REGISTERED; method++) {
+            options.method = method;
             options.host = CUDAMEM_HOST_PAGEABLE;
-            const bool threaded = way == CUDAMEM_WAY_CPU || way == CUDAMEM_WAY_STAGED || way == CUDAMEM_WAY_MIXED;
+            const bool threaded = method == CUDAMEM_METHOD_CPU || method == CUDAMEM_METHOD_STAGED || method == CUDAMEM_METHOD_MIXED;
             options.threads = threaded ? 2 : 0;
-            options.staging_threads = way == CUDAMEM_WAY_MIXED ? 1 : 0;
-            pattern(bytes, SIZE, (unsigned)(index * 10 + way));
+            options.staging_threads = method == CUDAMEM_METHOD_MIXED ? 1 : 0;
+            pattern(bytes, SIZE, (unsigned)(index * 10 + method));
             cudamem_status status = cudamem_engine_write_buffer(engine, buffer, 0, bytes, SIZE, &options);
             CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_INVALID_ARGUMENT);
             served += status == CUDAMEM_SUCCESS;
             if (status == CUDAMEM_SUCCESS) {
                 memset(seen, 0, SIZE);
-                options.way = way == CUDAMEM_WAY_MIXED ? CUDAMEM_WAY_DRIVER : way;
+                options.method = method == CUDAMEM_METHOD_MIXED ? CUDAMEM_METHOD_DRIVER : method;
                 options.staging_threads = 0;
-                options.threads = way == CUDAMEM_WAY_MIXED ? 0 : options.threads;
+                options.threads = method == CUDAMEM_METHOD_MIXED ? 0 : options.threads;
                 OK(cudamem_engine_read_buffer(engine, buffer, 0, seen, SIZE, &options));
                 CHECK(memcmp(bytes, seen, SIZE) == 0);
             }
@@ -113,7 +113,7 @@ static void ways(struct rig rig, cudamem_engine engine)
         complete.flags = CUDAMEM_COPY_COMPLETE;
         OK(cudamem_engine_write_buffer(engine, buffer, 4, "efgh", 4, &complete));
         FAILS(cudamem_engine_read_buffer(engine, buffer, 0, seen, 1, &complete), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        complete.way = CUDAMEM_WAY_DRIVER;
+        complete.method = CUDAMEM_METHOD_DRIVER;
         FAILS(cudamem_engine_write_buffer(engine, buffer, 4, "efgh", 4, &complete), CUDAMEM_ERROR_INVALID_ARGUMENT);
         OK(cudamem_buffer_read(buffer, 0, seen, SIZE));
         memcpy(bytes, "abxxefgh", 8);
@@ -209,7 +209,7 @@ void case_copies(void)
     options.slot_size = 1 << 16;
     profiles(rig);
     OK(cudamem_engine_create(rig.context, &options, &engine));
-    ways(rig, engine);
+    methods(rig, engine);
     between_devices(rig);
 
     /* The same calls for mapped memory. */
@@ -218,7 +218,7 @@ void case_copies(void)
     cudamem_copy_options copy;
     memset(&copy, 0, sizeof copy);
     copy.size = sizeof copy;
-    copy.way = CUDAMEM_WAY_CPU;
+    copy.method = CUDAMEM_METHOD_CPU;
     copy.threads = 1;
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &resource));
     OK(cudamem_buffer_allocate(resource, 1000, rig.stream, &mapped));
@@ -236,14 +236,14 @@ void case_copies(void)
     CHECK(memcmp(seen, "mid", 3) == 0);
     copy.threads = 256;
     FAILS(cudamem_engine_write_buffer(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    copy.way = CUDAMEM_WAY_DRIVER;
+    copy.method = CUDAMEM_METHOD_DRIVER;
     copy.threads = 1;
     FAILS(cudamem_engine_write_buffer(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     copy.threads = 0;
     copy.host = 3;
     FAILS(cudamem_engine_write_buffer(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     copy.host = 0;
-    copy.way = 6;
+    copy.method = 6;
     FAILS(cudamem_engine_write_buffer(engine, mapped, 0, bytes, 10, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_buffer_destroy(mapped));
     OK(cudamem_resource_destroy(resource));

@@ -251,7 +251,7 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
 
     // Options for a single copy.
     cudamem_copy_options by_driver{};
-    by_driver.way = CUDAMEM_WAY_DRIVER;
+    by_driver.method = CUDAMEM_METHOD_DRIVER;
     by_driver.host = CUDAMEM_HOST_PAGEABLE;
     engine.write(to, 0, "wxyz", 4, by_driver);
     engine.read(to, 0, seen.data(), 4, by_driver);

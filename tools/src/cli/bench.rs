@@ -19,7 +19,7 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Measures the cost of an allocation and a free: this project's pool, the driver's, and plain device memory
     Pool(BenchPoolOptions),
-    /// Measures copies between host and device, by size and way, and how good the engine's choice is
+    /// Measures copies between host and device, by size and method, and how good the engine's choice is
     Copy(BenchCopyOptions),
     /// Measures small copies to and from mapped memory, with and without waiting for their completion
     Latency(BenchLatencyOptions),
@@ -52,7 +52,7 @@ Examples:
   cuda-mem bench copy --svg copies.svg --json > copies.json
   cuda-mem bench copy --threads 1 --largest 16M
 
-Measures every way of every route at powers of 2, in rounds, together with the engine's own choice and the driver's blocking
+Measures every method of every route at powers of 2, in rounds, together with the engine's own choice and the driver's blocking
 copy (cuMemcpyHtoD, cuMemcpyDtoH). Engines choose by typical figures. Where \"to it\" is often above 1.1, give engines the
 measured profile of this machine: `cuda-mem bench copy --json | jq .profile` is what `CopyEngine::set_profile` takes.
 
@@ -62,7 +62,7 @@ JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether all was measured, and if not, why
   software, device_name, driver, cuda, threads
   profile       the measured times, as engines take them
-  rows          for each route and size: route, bytes, engine_ns, chosen, cu_memcpy_ns, ways (way, ns)";
+  rows          for each route and size: route, bytes, engine_ns, chosen, cu_memcpy_ns, methods (method, ns)";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_COPY_AFTER)]

@@ -3,11 +3,11 @@
 use super::finding::{Finding, Recorder};
 use crate::bytes::size;
 use cuda_mem::Device;
-use cuda_mem::copy::{CopyEngine, Route, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, Route};
 use serde_json::json;
 use std::fmt::Write;
 
-/// Reports the sizes at which each route changes its way. Measures nothing.
+/// Reports the sizes at which each route changes its method. Measures nothing.
 pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
     let ordinal = device.ordinal();
     out.step(format!("reading the copy profile of device {ordinal}"));
@@ -30,21 +30,22 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
     }
 }
 
-/// `CPU, 1 thread to 64 KiB; driver`: the ways of a route, each with the largest power of 2 for which it is chosen.
+/// `CPU, 1 thread to 64 KiB; driver`: the methods of a route, each with the largest power of 2 for which it is chosen.
 fn steps(engine: &CopyEngine, route: Route) -> String {
-    let mut steps: Vec<(Way, usize)> = Vec::new();
+    let mut steps: Vec<(CopyMethod, usize)> = Vec::new();
     for power in 2..=30 {
         let bytes = 1usize << power;
-        let way = engine.way(route, bytes);
+        let method = engine.method(route, bytes);
         match steps.last_mut() {
-            Some((last, upto)) if *last == way => *upto = bytes,
-            _ => steps.push((way, bytes)),
+            Some((last, upto)) if *last == method => *upto = bytes,
+            _ => steps.push((method, bytes)),
         }
     }
     let last = steps.len() - 1;
     let mut text = String::new();
-    for (number, (way, upto)) in steps.into_iter().enumerate() {
-        let _ = if number == last { write!(text, "{way}") } else { write!(text, "{way} to {}; ", size(upto as u64)) };
+    for (number, (method, upto)) in steps.into_iter().enumerate() {
+        let _ =
+            if number == last { write!(text, "{method}") } else { write!(text, "{method} to {}; ", size(upto as u64)) };
     }
     text
 }

@@ -20,7 +20,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn copies_are_measured_in_every_way_and_drawn() {
+fn copies_are_measured_by_every_method_and_drawn() {
     let picture: PathBuf = std::env::temp_dir().join(format!("cuda-mem-copies-{}.svg", std::process::id()));
     let svg = picture.to_str().unwrap();
     let output = run(&["bench", "copy", "--brief", "--largest", "64K", "--threads", "2", "--json", "--svg", svg]);
@@ -32,8 +32,12 @@ fn copies_are_measured_in_every_way_and_drawn() {
     for row in rows {
         let positive = |value: &Value| value.as_f64().is_some_and(|time| time > 0.0);
         assert!(positive(&row["engine_ns"]) && positive(&row["cu_memcpy_ns"]), "{row}");
-        let ways = row["ways"].as_array().unwrap();
-        assert!(ways.iter().any(|way| way["way"] == "driver") && ways.iter().all(|way| positive(&way["ns"])), "{row}");
+        let methods = row["methods"].as_array().unwrap();
+        assert!(
+            methods.iter().any(|method| method["method"] == "driver")
+                && methods.iter().all(|method| positive(&method["ns"])),
+            "{row}"
+        );
     }
     // The profile is what an engine takes.
     let profile: MachineProfile = serde_json::from_value(report["profile"].clone()).unwrap();

@@ -5,7 +5,7 @@
 //! Streaming stores are weakly ordered in ordinary memory too, so the software GPU's memory shows a missing fence. Both
 //! threads must run at the same time: a machine with one processor finds nothing.
 
-use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions};
 use cuda_mem::memory::{HostAccessible, PinnedMemory, PinnedOptions};
 use cuda_mem::signal::{Producer, Signals};
 use cuda_mem::{Buffer, MappedMemory, Stream};
@@ -311,7 +311,7 @@ fn memory_is_handed_over_whole_after_every_write_of_an_engine() -> Outcome {
             hunt_mapped("write_on", &mut |memory, bytes| Ok(engine.write_on(&stream, memory, 0, bytes)?))?;
             for threads in [1, 2] {
                 let mut options = CopyOptions::default();
-                options.way = Some(Way::Cpu { threads });
+                options.method = Some(CopyMethod::Cpu { threads });
                 hunt_mapped(&format!("write_with {threads} threads"), &mut |memory, bytes| {
                     Ok(engine.write_with(memory, 0, bytes, &options)?)
                 })?;

@@ -2,7 +2,7 @@
 //! refuses the thread's waits for other streams. Calls that must not return before their work is done must wait
 //! nevertheless. Runs over the driver that the environment names.
 
-use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, HostSide};
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind::Device};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
@@ -15,7 +15,7 @@ use testkit::{Setup, alone, delay, pattern, same};
 const SIDE: usize = 256;
 const SIZE: usize = SIDE * SIDE;
 const SHAPE: [i64; 2] = [SIDE as i64; 2];
-const STAGED: Way = Way::Staged { threads: 2 };
+const STAGED: CopyMethod = CopyMethod::Staged { threads: 2 };
 
 /// The objects that the calls use. All work on the buffer is delayed when a call begins.
 struct Things {
@@ -39,9 +39,9 @@ impl Things {
     }
 }
 
-fn by(way: Way) -> CopyOptions {
+fn by(method: CopyMethod) -> CopyOptions {
     let mut options = CopyOptions::default();
-    (options.way, options.host) = (Some(way), Some(HostSide::Pageable));
+    (options.method, options.host) = (Some(method), Some(HostSide::Pageable));
     options
 }
 
@@ -73,7 +73,9 @@ const READS: [(&str, Call); 8] = [
         Ok(())
     }),
     ("CopyEngine::read", |t| Ok(t.engine.read(&t.buffer, 0, &mut t.host)?)),
-    ("CopyEngine::read_with, the driver", |t| Ok(t.engine.read_with(&t.buffer, 0, &mut t.host, &by(Way::Driver))?)),
+    ("CopyEngine::read_with, the driver", |t| {
+        Ok(t.engine.read_with(&t.buffer, 0, &mut t.host, &by(CopyMethod::Driver))?)
+    }),
     ("CopyEngine::read_with, staging", |t| Ok(t.engine.read_with(&t.buffer, 0, &mut t.host, &by(STAGED))?)),
     ("CopyEngine::read_on", |t| Ok(t.engine.read_on(&t.work, &mut t.buffer, 0, &mut t.host)?.wait()?)),
     ("StridedView::copy_from", |t| {
@@ -89,7 +91,9 @@ const READS: [(&str, Call); 8] = [
 const WRITES: [(&str, Call); 6] = [
     ("copy_from_slice", |t| Ok(t.buffer.copy_from_slice(0, &t.host)?)),
     ("CopyEngine::write", |t| Ok(t.engine.write(&mut t.buffer, 0, &t.host)?)),
-    ("CopyEngine::write_with, the driver", |t| Ok(t.engine.write_with(&mut t.buffer, 0, &t.host, &by(Way::Driver))?)),
+    ("CopyEngine::write_with, the driver", |t| {
+        Ok(t.engine.write_with(&mut t.buffer, 0, &t.host, &by(CopyMethod::Driver))?)
+    }),
     ("CopyEngine::write_with, staging", |t| Ok(t.engine.write_with(&mut t.buffer, 0, &t.host, &by(STAGED))?)),
     ("CopyEngine::write_scattered", |t| Ok(t.engine.write_scattered(&mut t.buffer, [(0, &t.host[..])])?)),
     ("StridedView::copy_from", |t| {

@@ -15,18 +15,18 @@ impl Calls<'_> {
         let (stream, pending) = (self.stream(), self.pending_read());
         let (offset, from, size) = (self.size(), self.size(), self.size());
         let room = self.room(size);
-        let (way, threads) = (i32::from(self.byte() % 7), u32::from(self.byte() % 4));
+        let (method, threads) = (i32::from(self.byte() % 7), u32::from(self.byte() % 4));
         let options = cudamem_copy_options {
             size: size_of::<cudamem_copy_options>(),
-            way,
+            method,
             host: i32::from(self.byte() % 4),
             threads,
-            staging_threads: u32::from(way == CUDAMEM_WAY_MIXED),
+            staging_threads: u32::from(method == CUDAMEM_METHOD_MIXED),
             flags: u32::from(self.byte() == 0),
             reserved: 0,
         };
         let complete = cudamem_copy_options {
-            way: 0,
+            method: 0,
             host: 0,
             threads: 0,
             staging_threads: 0,

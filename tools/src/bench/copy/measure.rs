@@ -1,14 +1,14 @@
-//! Times of copies. Each round measures every way once, so that a disturbance affects all ways alike.
+//! Times of copies. Each round measures every method once, so that a disturbance affects all methods alike.
 
 use super::report::{Row, Timed};
 use crate::mapped_memory::{MappedBuffer, mapped_memory};
-use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, DeviceSide, Direction, HostSide, Route};
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind};
 use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, Result, Stream};
 use std::time::{Duration, Instant};
 
-/// A way that is slower than the best by this factor is not measured at larger sizes.
+/// A method that is slower than the best by this factor is not measured at larger sizes.
 const HOPELESS: f64 = 4.0;
 
 /// The smallest measured size, in bytes.
@@ -41,9 +41,9 @@ pub(super) struct Bench<'engine> {
 /// The code that copies.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// The engine, which chooses the way.
+    /// The engine, which chooses the method.
     Engine,
-    Way(Way),
+    Method(CopyMethod),
     /// cuMemcpyHtoD or cuMemcpyDtoH: the call of a program without an engine.
     CuMemcpy,
 }
@@ -79,12 +79,13 @@ impl<'engine> Bench<'engine> {
         route.device == DeviceSide::Plain || self.mapped.is_some()
     }
 
-    /// Measures one size. Adds ways that are too slow to `given_up`.
-    pub(super) fn row(&mut self, route: Route, bytes: usize, given_up: &mut Vec<Way>) -> Result<Row> {
+    /// Measures one size. Adds methods that are too slow to `given_up`.
+    pub(super) fn row(&mut self, route: Route, bytes: usize, given_up: &mut Vec<CopyMethod>) -> Result<Row> {
         let threads = 1 + self.engine.helper_threads();
-        let ways: Vec<Way> = Way::all(route, threads).into_iter().filter(|way| !given_up.contains(way)).collect();
+        let methods: Vec<CopyMethod> =
+            CopyMethod::all(route, threads).into_iter().filter(|method| !given_up.contains(method)).collect();
         let mut subjects = vec![Subject::Engine, Subject::CuMemcpy];
-        subjects.extend(ways.iter().map(|way| Subject::Way(*way)));
+        subjects.extend(methods.iter().map(|method| Subject::Method(*method)));
         let mut times = vec![Vec::new(); subjects.len()];
         let rounds = if bytes >= 256 << 20 { self.rounds.min(3) } else { self.rounds };
         for _ in 0..rounds {
@@ -98,17 +99,17 @@ impl<'engine> Bench<'engine> {
         };
         let engine_ns = median(&mut times[0]);
         let cu_memcpy_ns = median(&mut times[1]);
-        let timed = ways.iter().zip(&mut times[2..]);
-        let ways: Vec<Timed> = timed.map(|(way, times)| Timed { way: *way, ns: median(times) }).collect();
-        let best = ways.iter().map(|timed| timed.ns).fold(f64::INFINITY, f64::min);
+        let timed = methods.iter().zip(&mut times[2..]);
+        let methods: Vec<Timed> = timed.map(|(method, times)| Timed { method: *method, ns: median(times) }).collect();
+        let best = methods.iter().map(|timed| timed.ns).fold(f64::INFINITY, f64::min);
         if bytes >= 1 << 16 {
-            // Keep the way that the engine chooses, however slow it is, so that the report shows it.
+            // Keep the method that the engine chooses, however slow it is, so that the report shows it.
             let hopeless =
-                |timed: &&Timed| timed.ns > HOPELESS * best && timed.way != self.engine.way(route, 2 * bytes);
-            given_up.extend(ways.iter().filter(hopeless).map(|timed| timed.way));
+                |timed: &&Timed| timed.ns > HOPELESS * best && timed.method != self.engine.method(route, 2 * bytes);
+            given_up.extend(methods.iter().filter(hopeless).map(|timed| timed.method));
         }
-        let chosen = self.engine.way(route, bytes);
-        Ok(Row { route, bytes, engine_ns, chosen, cu_memcpy_ns, ways })
+        let chosen = self.engine.method(route, bytes);
+        Ok(Row { route, bytes, engine_ns, chosen, cu_memcpy_ns, methods })
     }
 
     /// The mean time of several copies, in nanoseconds.
@@ -133,9 +134,9 @@ impl<'engine> Bench<'engine> {
             HostSide::Pinned => &mut self.pinned[..bytes],
         };
         let mut options = CopyOptions::default();
-        let way = match subject {
+        let method = match subject {
             Subject::Engine => None,
-            Subject::Way(way) => Some(way),
+            Subject::Method(method) => Some(method),
             Subject::CuMemcpy => {
                 let device = match (&self.mapped, route.device) {
                     (Some(memory), DeviceSide::Mapped) => memory.device_pointer(),
@@ -144,7 +145,7 @@ impl<'engine> Bench<'engine> {
                 return by_driver(self.context, route.direction, device, host);
             }
         };
-        options.way = way;
+        options.method = method;
         match (&mut self.mapped, route.device) {
             (Some(memory), DeviceSide::Mapped) => engine_copy(self.engine, memory, route.direction, host, &options),
             _ => {
@@ -163,7 +164,7 @@ fn engine_copy<K: cuda_mem::memory::Kind>(
     host: &mut [u8],
     options: &CopyOptions,
 ) -> Result<()> {
-    match (direction, options.way) {
+    match (direction, options.method) {
         (Direction::ToDevice, None) => engine.write(memory, 0, host),
         (Direction::ToDevice, _) => engine.write_with(memory, 0, host, options),
         (Direction::FromDevice, None) => engine.read(memory, 0, host),

@@ -1,5 +1,5 @@
-//! `cuda-mem bench copy` and `cuda-mem bench latency`: the time of copies by size and way, and how close the engine's
-//! choice is to the best way.
+//! `cuda-mem bench copy` and `cuda-mem bench latency`: the time of copies by size and method, and how close the
+//! engine's choice is to the best method.
 
 mod latency;
 mod measure;

@@ -1,15 +1,15 @@
 //! Draws the figures of `bench copy`: time by size and rate by size for each route, with one line for each way and a
-//! mark on the chosen way. Writes one SVG file without scripts.
+//! mark on the chosen method. Writes one SVG file without scripts.
 
 use super::report::{Report, Row};
 use crate::bytes;
 use crate::pool_map::escaped;
-use cuda_mem::copy::{Route, Way};
+use cuda_mem::copy::{CopyMethod, Route};
 use std::fmt::Write;
 
 const PANEL: (f64, f64) = (560.0, 300.0);
 const MARGIN: (f64, f64) = (70.0, 60.0);
-/// The width of the legend with the names of the ways.
+/// The width of the legend with the names of the methods.
 const LEGEND: f64 = 190.0;
 /// Colours that colour-blind readers can tell apart. Lines of the same colour differ by dashes.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933"];
@@ -46,10 +46,10 @@ impl Axis {
 pub(super) fn picture(report: &Report) -> String {
     let mut routes: Vec<Route> = report.rows.iter().map(|row| row.route).collect();
     routes.dedup();
-    let mut ways: Vec<Way> = Vec::new();
-    for timed in report.rows.iter().flat_map(|row| &row.ways) {
-        if !ways.contains(&timed.way) {
-            ways.push(timed.way);
+    let mut methods: Vec<CopyMethod> = Vec::new();
+    for timed in report.rows.iter().flat_map(|row| &row.methods) {
+        if !methods.contains(&timed.method) {
+            methods.push(timed.method);
         }
     }
     let width = 2.0 * (PANEL.0 + MARGIN.0) + LEGEND + 20.0;
@@ -62,7 +62,7 @@ pub(super) fn picture(report: &Report) -> String {
         escaped(&report.machine.headline()),
     );
     for (number, route) in routes.iter().enumerate() {
-        let figures = Figures::of(report, *route, &ways);
+        let figures = Figures::of(report, *route, &methods);
         let top = 70.0 + number as f64 * (PANEL.1 + MARGIN.1 + 30.0);
         let _ = writeln!(svg, "<text x=\"20\" y=\"{}\" font-size=\"14\">{route}</text>", top - 10.0);
         panel(&mut svg, &figures, MARGIN.0, top, "time", &|_, ns| ns, &time);
@@ -89,21 +89,22 @@ struct Line {
 }
 
 impl<'report> Figures<'report> {
-    /// `ways` are those of the whole report.
-    fn of(report: &'report Report, route: Route, ways: &[Way]) -> Self {
+    /// `methods` are those of the whole report.
+    fn of(report: &'report Report, route: Route, methods: &[CopyMethod]) -> Self {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| row.route == route).collect();
-        let of_way = |(number, way): (usize, &Way)| {
-            let point = |row: &&Row| Some((row.bytes, row.ways.iter().find(|timed| timed.way == *way)?.ns));
-            Line { name: way.to_string(), number: number + 1, points: rows.iter().filter_map(point).collect() }
+        let of_method = |(number, method): (usize, &CopyMethod)| {
+            let point = |row: &&Row| Some((row.bytes, row.methods.iter().find(|timed| timed.method == *method)?.ns));
+            Line { name: method.to_string(), number: number + 1, points: rows.iter().filter_map(point).collect() }
         };
-        let mut lines: Vec<Line> = ways.iter().enumerate().map(of_way).filter(|line| !line.points.is_empty()).collect();
+        let mut lines: Vec<Line> =
+            methods.iter().enumerate().map(of_method).filter(|line| !line.points.is_empty()).collect();
         let points = rows.iter().map(|row| (row.bytes, row.cu_memcpy_ns)).collect();
         lines.push(Line { name: "cuMemcpy".to_owned(), number: 0, points });
         Self { rows, lines }
     }
 }
 
-/// The colour and the dashes of a line: those of its way in every panel.
+/// The colour and the dashes of a line: those of its method in every panel.
 fn style(line: usize) -> (&'static str, &'static str) {
     (COLOURS[line % COLOURS.len()], DASHES[line / COLOURS.len() % DASHES.len()])
 }
@@ -220,9 +221,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_a_line_and_every_size_has_its_mark() {
+    fn every_method_is_a_line_and_every_size_has_its_mark() {
         let svg = picture(&report());
-        // Two ways and cuMemcpy, in two panels.
+        // Two methods and cuMemcpy, in two panels.
         assert_eq!(svg.matches("<polyline").count(), 6, "{svg}");
         // Two sizes in two panels, and one in the legend.
         assert_eq!(svg.matches("<circle").count(), 5);

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use crate::bytes;
-use cuda_mem::copy::{MachineProfile, Route, RouteProfile, Sample, Way, WayProfile};
+use cuda_mem::copy::{CopyMethod, MachineProfile, MethodProfile, Route, RouteProfile, Sample};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -27,12 +27,12 @@ fn profile(machine: String, rows: &[Row]) -> MachineProfile {
     profile.machine = machine;
     for row in rows {
         let known = profile.route(row.route).cloned();
-        let mut known = known.unwrap_or(RouteProfile { route: row.route, ways: vec![] });
-        for timed in &row.ways {
+        let mut known = known.unwrap_or(RouteProfile { route: row.route, methods: vec![] });
+        for timed in &row.methods {
             let sample = Sample { bytes: row.bytes, nanoseconds: timed.ns };
-            match known.ways.iter_mut().find(|known| known.way == timed.way) {
+            match known.methods.iter_mut().find(|known| known.method == timed.method) {
                 Some(known) => known.samples.push(sample),
-                None => known.ways.push(WayProfile { way: timed.way, samples: vec![sample] }),
+                None => known.methods.push(MethodProfile { method: timed.method, samples: vec![sample] }),
             }
         }
         profile.set_route(known);
@@ -46,20 +46,20 @@ pub(super) struct Row {
     #[serde(serialize_with = "as_text")]
     pub(super) route: Route,
     pub(super) bytes: usize,
-    /// The engine, which chooses the way.
+    /// The engine, which chooses the method.
     pub(super) engine_ns: f64,
     #[serde(serialize_with = "as_text")]
-    pub(super) chosen: Way,
+    pub(super) chosen: CopyMethod,
     /// cuMemcpyHtoD or cuMemcpyDtoH.
     pub(super) cu_memcpy_ns: f64,
-    pub(super) ways: Vec<Timed>,
+    pub(super) methods: Vec<Timed>,
 }
 
 /// The time of one way.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Timed {
     #[serde(serialize_with = "as_text")]
-    pub(super) way: Way,
+    pub(super) method: CopyMethod,
     pub(super) ns: f64,
 }
 
@@ -68,9 +68,9 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
 }
 
 impl Row {
-    /// The fastest way, if any was measured.
+    /// The fastest method, if any was measured.
     pub(super) fn best(&self) -> Option<Timed> {
-        self.ways.iter().copied().min_by(|left, right| left.ns.total_cmp(&right.ns))
+        self.methods.iter().copied().min_by(|left, right| left.ns.total_cmp(&right.ns))
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn text(report: &Report) -> String {
         );
         for row in report.rows.iter().filter(|row| row.route == route) {
             let (best, ratio) = match row.best() {
-                Some(best) => (best.way.to_string(), format!("{:.2}", row.engine_ns / best.ns)),
+                Some(best) => (best.method.to_string(), format!("{:.2}", row.engine_ns / best.ns)),
                 None => ("-".to_owned(), "-".to_owned()),
             };
             let _ = writeln!(
@@ -106,7 +106,7 @@ pub(super) fn text(report: &Report) -> String {
         }
     }
     text.push_str(
-        "\nfaster: how many times faster than cuMemcpy. to it: the engine's time divided by that of the best single way.\n",
+        "\nfaster: how many times faster than cuMemcpy. to it: the engine's time divided by that of the best single method.\n",
     );
     text + report.machine.caution()
 }
@@ -126,14 +126,14 @@ pub(super) mod tests {
             cuda: None,
             threads: 8,
         };
-        let (cpu, staged) = (Way::Cpu { threads: 1 }, Way::Staged { threads: 8 });
+        let (cpu, staged) = (CopyMethod::Cpu { threads: 1 }, CopyMethod::Staged { threads: 8 });
         let row = |bytes, engine_ns, chosen, cpu_ns, staged_ns| Row {
             route,
             bytes,
             engine_ns,
             chosen,
             cu_memcpy_ns: 5000.0 + bytes as f64,
-            ways: vec![Timed { way: cpu, ns: cpu_ns }, Timed { way: staged, ns: staged_ns }],
+            methods: vec![Timed { method: cpu, ns: cpu_ns }, Timed { method: staged, ns: staged_ns }],
         };
         let rows = vec![row(4, 110.0, cpu, 100.0, 9000.0), row(1 << 20, 26_000.0, staged, 57_000.0, 25_000.0)];
         Report::new(machine, rows)
@@ -152,14 +152,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_json_has_every_way_by_name() {
+    fn the_json_has_every_method_by_name() {
         let json = serde_json::to_value(report()).unwrap();
         assert_eq!(json["device_name"], "a <device>");
         assert_eq!(json["rows"][1]["route"], "pageable to mapped");
-        assert_eq!(json["rows"][1]["ways"][1]["way"], "staged, 8 threads");
+        assert_eq!(json["rows"][1]["methods"][1]["method"], "staged, 8 threads");
         assert_eq!(json["rows"][0]["engine_ns"], 110.0);
         let profile: MachineProfile = serde_json::from_value(json["profile"].clone()).unwrap();
-        let (route, cpu) = (report().rows[0].route, Way::Cpu { threads: 1 });
+        let (route, cpu) = (report().rows[0].route, CopyMethod::Cpu { threads: 1 });
         assert!(profile.is_valid(), "{profile:?}");
         assert_eq!(profile.estimate(route, cpu, 1 << 20), Some(57_000.0));
     }

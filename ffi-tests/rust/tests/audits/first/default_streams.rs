@@ -1,7 +1,7 @@
 //! Default streams of contexts and of threads.
 
 use super::{LATER, SIZE, hold, let_go, stay};
-use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions};
 use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, Error, Event, Stream};
@@ -75,7 +75,7 @@ fn engine_refuses_foreign_streams_and_waits_for_foreign_buffers() -> Outcome {
         buffer.fill(.., 9)?;
         let_go(held, LATER);
         let mut options = CopyOptions::default();
-        options.way = Some(Way::Staged { threads: 1 });
+        options.method = Some(CopyMethod::Staged { threads: 1 });
         if engine.read_with(&buffer, 0, &mut bytes, &options).is_ok() {
             same("what was read", &bytes, &[9; 200_000])?;
         }

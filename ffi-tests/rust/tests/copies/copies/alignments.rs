@@ -2,7 +2,7 @@
 //! around.
 
 use super::{engine, is_slow};
-use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, HostSide};
 use cuda_mem::{MappedMemory, Stream};
 use testkit::MappedBuffer;
 use testkit::kernel::Kernels;
@@ -48,7 +48,7 @@ impl Bench<'_> {
     /// Writes with the CPU, lets a kernel double all bytes, checks what the device sees, and reads with the CPU.
     fn check(&mut self, sizes: &[usize], device: usize, host: usize) -> Outcome {
         let mut options = CopyOptions::default();
-        (options.way, options.host) = (Some(Way::Cpu { threads: 1 }), Some(HostSide::Pageable));
+        (options.method, options.host) = (Some(CopyMethod::Cpu { threads: 1 }), Some(HostSide::Pageable));
         let layout = Layout::new(sizes, device);
         testkit::fill_on(self.memory, ..layout.room, EMPTY, &self.stream)?;
         let expected = &mut self.expected[..layout.room];

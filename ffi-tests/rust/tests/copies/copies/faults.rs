@@ -2,7 +2,7 @@
 //! behind, and a copy that reports success must have been done.
 
 use super::is_slow;
-use cuda_mem::copy::{CopyEngine, CopyOptions, StagingOptions, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, StagingOptions};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, Stream, memory::kind};
@@ -48,14 +48,14 @@ impl Bench {
     fn run(&mut self) -> cuda_mem::Result<()> {
         let Self { engine, stream, mapped, plain, source, seen } = self;
         let mut options = CopyOptions::default();
-        for way in [Way::Staged { threads: 3 }, Way::Driver, Way::Registered] {
-            options.way = Some(way);
+        for method in [CopyMethod::Staged { threads: 3 }, CopyMethod::Driver, CopyMethod::Registered] {
+            options.method = Some(method);
             engine.write_with(plain, 0, source, &options)?;
             seen.fill(0);
             engine.read_with(plain, 0, seen, &options)?;
-            assert!(seen == source, "{way}");
+            assert!(seen == source, "{method}");
         }
-        options.way = Some(Way::Mixed { storing: 1, staging: 2 });
+        options.method = Some(CopyMethod::Mixed { storing: 1, staging: 2 });
         engine.write_with(mapped, 0, source, &options)?;
         seen.fill(0);
         engine.read(mapped, 0, seen)?;

@@ -1,7 +1,7 @@
 //! Copies whose host memory ends next to inaccessible pages.
 
 use super::{engine, is_slow};
-use cuda_mem::copy::{CopyOptions, HostSide, Way};
+use cuda_mem::copy::{CopyMethod, CopyOptions, HostSide};
 use cuda_mem::{MappedMemory, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use testkit::suite::Outcome;
@@ -53,10 +53,12 @@ fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
         fenced.bytes().copy_from_slice(&pattern(INNER, 3));
         let mut options = CopyOptions::default();
         options.host = Some(HostSide::Pageable);
-        for way in [Way::Cpu { threads: 1 }, Way::Cpu { threads: 2 }, Way::Staged { threads: 2 }] {
-            options.way = Some(way);
-            // The CPU copies every size. The other ways take longer and copy only some sizes.
-            let step = if way == (Way::Cpu { threads: 1 }) { 1 } else { 97 };
+        for method in
+            [CopyMethod::Cpu { threads: 1 }, CopyMethod::Cpu { threads: 2 }, CopyMethod::Staged { threads: 2 }]
+        {
+            options.method = Some(method);
+            // The CPU copies every size. The other methods take longer and copy only some sizes.
+            let step = if method == (CopyMethod::Cpu { threads: 1 }) { 1 } else { 97 };
             for size in (0..=INNER / 2).step_by(step) {
                 // The device's side at each alignment, the host's side next to either inaccessible page.
                 let offset = size % 64;
@@ -69,7 +71,7 @@ fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
                         engine.read_with(&memory, offset, &mut fenced.bytes()[range.clone()], &options)?;
                         Ok(fenced.bytes()[range.clone()] == source)
                     };
-                    assert!(copy()?, "{way}: {size} bytes at {start}");
+                    assert!(copy()?, "{method}: {size} bytes at {start}");
                 }
             }
         }

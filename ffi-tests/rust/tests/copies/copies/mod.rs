@@ -1,14 +1,14 @@
-//! The copy engine: every way, size and alignment, ordered and immediate, with faults at every call. Runs over the
+//! The copy engine: every method, size and alignment, ordered and immediate, with faults at every call. Runs over the
 //! driver that the environment names.
 
 mod alignments;
 mod faults;
 mod guard_pages;
+mod methods;
 mod ordered;
 mod profiles;
 mod scattered;
 mod threads;
-mod ways;
 
 use cuda_mem::copy::{CopyEngine, CopyEngineBuilder};
 use cuda_mem::{Context, Result};

@@ -1,7 +1,7 @@
 //! The profiles by which engines choose.
 
 use cuda_mem::copy::{
-    CopyEngine, DeviceSide, Direction, HostSide, MachineProfile, Route, RouteProfile, Sample, Way, WayProfile,
+    CopyEngine, CopyMethod, DeviceSide, Direction, HostSide, MachineProfile, MethodProfile, Route, RouteProfile, Sample,
 };
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Stream};
@@ -41,24 +41,24 @@ fn a_profile_that_is_given_is_what_counts() -> Outcome {
         let mut profile = MachineProfile::empty();
         profile.set_route(RouteProfile {
             route,
-            ways: vec![
-                WayProfile { way: Way::Registered, samples: samples(1.0) },
-                WayProfile { way: Way::Staged { threads: 1 }, samples: samples(5.0) },
-                WayProfile { way: Way::Driver, samples: samples(6.0) },
+            methods: vec![
+                MethodProfile { method: CopyMethod::Registered, samples: samples(1.0) },
+                MethodProfile { method: CopyMethod::Staged { threads: 1 }, samples: samples(5.0) },
+                MethodProfile { method: CopyMethod::Driver, samples: samples(6.0) },
             ],
         });
         let engine = CopyEngine::builder(&setup.context).profile(profile.clone()).build()?;
         // The engine never locks pages, unless that is requested.
-        assert_eq!(engine.way(route, 1 << 20), Way::Staged { threads: 1 });
+        assert_eq!(engine.method(route, 1 << 20), CopyMethod::Staged { threads: 1 });
         assert_eq!(engine.profile(), profile);
         let stream = Stream::new(&setup.context)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 4 << 20, &stream)?;
         engine.write(&mut buffer, 0, &vec![1; 4 << 20])?;
         assert_eq!(engine.profile(), profile, "a copy changes nothing");
-        profile.routes[0].ways.truncate(1);
+        profile.routes[0].methods.truncate(1);
         engine.set_profile(profile.clone())?;
-        assert_eq!(engine.way(route, 1 << 20), Way::Driver, "what is always there");
-        profile.routes[0].ways[0].samples[0].nanoseconds = -1.0;
+        assert_eq!(engine.method(route, 1 << 20), CopyMethod::Driver, "what is always there");
+        profile.routes[0].methods[0].samples[0].nanoseconds = -1.0;
         let refused = engine.set_profile(profile.clone()).unwrap_err().to_string();
         assert!(refused.contains("profile") && refused.contains("above 0"), "{refused}");
         assert!(CopyEngine::builder(&setup.context).profile(profile).build().is_err());
@@ -72,11 +72,15 @@ fn registering_pays_when_memory_is_copied_often() -> Outcome {
         let engine = CopyEngine::new(&setup.context)?;
         assert_eq!(engine.pays_to_register(Direction::ToDevice, 1 << 24, 10), None, "not measured yet");
         let route = |host| Route { direction: Direction::ToDevice, host, device: DeviceSide::Plain };
-        let way = |way, nanoseconds| WayProfile { way, samples: vec![Sample { bytes: 1 << 20, nanoseconds }] };
+        let method =
+            |method, nanoseconds| MethodProfile { method, samples: vec![Sample { bytes: 1 << 20, nanoseconds }] };
         let mut profile = MachineProfile::empty();
-        let pageable = vec![way(Way::Driver, 100.0), way(Way::Registered, 500.0)];
-        profile.set_route(RouteProfile { route: route(HostSide::Pageable), ways: pageable });
-        profile.set_route(RouteProfile { route: route(HostSide::Pinned), ways: vec![way(Way::Driver, 20.0)] });
+        let pageable = vec![method(CopyMethod::Driver, 100.0), method(CopyMethod::Registered, 500.0)];
+        profile.set_route(RouteProfile { route: route(HostSide::Pageable), methods: pageable });
+        profile.set_route(RouteProfile {
+            route: route(HostSide::Pinned),
+            methods: vec![method(CopyMethod::Driver, 20.0)],
+        });
         engine.set_profile(profile)?;
         // 500 once and then 20 each, compared with 100 each.
         let pays = |copies| engine.pays_to_register(Direction::ToDevice, 1 << 20, copies);

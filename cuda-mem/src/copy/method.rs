@@ -1,4 +1,4 @@
-//! Names of the routes that bytes take, and of the ways to copy over a route.
+//! Names of the routes that bytes take, and of the methods to copy over a route.
 
 use core::fmt;
 
@@ -35,7 +35,7 @@ pub enum DeviceSide {
     Plain,
 }
 
-/// What a copy connects. There are eight routes, and each has its own fastest ways.
+/// What a copy connects. There are eight routes, and each has its own fastest methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct Route {
@@ -92,7 +92,7 @@ impl fmt::Display for Route {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
-pub enum Way {
+pub enum CopyMethod {
     /// The CPU makes streaming stores or loads. Only for mapped memory and host memory.
     Cpu {
         /// How many threads.
@@ -118,24 +118,24 @@ pub enum Way {
     Registered,
 }
 
-impl Way {
-    /// How many threads the way uses, the calling thread included.
+impl CopyMethod {
+    /// How many threads the method uses, the calling thread included.
     pub fn threads(self) -> usize {
         match self {
-            Way::Cpu { threads } | Way::Staged { threads } => usize::from(threads.max(1)),
-            Way::Mixed { storing, staging } => usize::from(storing) + usize::from(staging),
-            Way::Driver | Way::Registered => 1,
+            CopyMethod::Cpu { threads } | CopyMethod::Staged { threads } => usize::from(threads.max(1)),
+            CopyMethod::Mixed { storing, staging } => usize::from(storing) + usize::from(staging),
+            CopyMethod::Driver | CopyMethod::Registered => 1,
         }
     }
 
-    /// Whether the way can copy over this route.
+    /// Whether the method can copy over this route.
     pub fn serves(self, route: Route) -> bool {
         match self {
-            Way::Driver => true,
-            Way::Cpu { threads } => threads > 0 && route.device == DeviceSide::Mapped,
-            Way::Staged { threads } => threads > 0 && route.host == HostSide::Pageable,
-            Way::Registered => route.host == HostSide::Pageable,
-            Way::Mixed { storing, staging } => {
+            CopyMethod::Driver => true,
+            CopyMethod::Cpu { threads } => threads > 0 && route.device == DeviceSide::Mapped,
+            CopyMethod::Staged { threads } => threads > 0 && route.host == HostSide::Pageable,
+            CopyMethod::Registered => route.host == HostSide::Pageable,
+            CopyMethod::Mixed { storing, staging } => {
                 storing > 0
                     && staging > 0
                     && route.direction == Direction::ToDevice
@@ -145,32 +145,32 @@ impl Way {
         }
     }
 
-    /// The ways of a route that need at most `threads` threads, the calling thread included.
+    /// The methods of a route that need at most `threads` threads, the calling thread included.
     pub fn all(route: Route, threads: usize) -> Vec<Self> {
         let counts = || [1u8, 2, 4, 8, 16].into_iter().filter(|count| usize::from(*count) <= threads.max(1));
-        let mut ways = vec![Way::Driver, Way::Registered];
-        ways.extend(counts().map(|threads| Way::Cpu { threads }));
-        ways.extend(counts().map(|threads| Way::Staged { threads }));
+        let mut methods = vec![CopyMethod::Driver, CopyMethod::Registered];
+        methods.extend(counts().map(|threads| CopyMethod::Cpu { threads }));
+        methods.extend(counts().map(|threads| CopyMethod::Staged { threads }));
         for (storing, staging) in [(1, 1), (1, 3), (1, 7), (2, 6), (2, 14)] {
             if usize::from(storing + staging) <= threads {
-                ways.push(Way::Mixed { storing, staging });
+                methods.push(CopyMethod::Mixed { storing, staging });
             }
         }
-        ways.retain(|way| way.serves(route));
-        ways
+        methods.retain(|method| method.serves(route));
+        methods
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for CopyMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Way::Cpu { threads: 1 } => f.write_str("CPU, 1 thread"),
-            Way::Cpu { threads } => write!(f, "CPU, {threads} threads"),
-            Way::Driver => f.write_str("driver"),
-            Way::Staged { threads: 1 } => f.write_str("staged, 1 thread"),
-            Way::Staged { threads } => write!(f, "staged, {threads} threads"),
-            Way::Mixed { storing, staging } => write!(f, "mixed, {storing}+{staging} threads"),
-            Way::Registered => f.write_str("registered"),
+            CopyMethod::Cpu { threads: 1 } => f.write_str("CPU, 1 thread"),
+            CopyMethod::Cpu { threads } => write!(f, "CPU, {threads} threads"),
+            CopyMethod::Driver => f.write_str("driver"),
+            CopyMethod::Staged { threads: 1 } => f.write_str("staged, 1 thread"),
+            CopyMethod::Staged { threads } => write!(f, "staged, {threads} threads"),
+            CopyMethod::Mixed { storing, staging } => write!(f, "mixed, {storing}+{staging} threads"),
+            CopyMethod::Registered => f.write_str("registered"),
         }
     }
 }
@@ -189,21 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn every_route_has_the_ways_that_serve_it_and_the_driver_always() {
+    fn every_route_has_the_methods_that_serve_it_and_the_driver_always() {
         for route in Route::ALL {
             for threads in [0, 1, 2, 8, 64] {
-                let ways = Way::all(route, threads);
-                assert!(ways.contains(&Way::Driver));
+                let methods = CopyMethod::all(route, threads);
+                assert!(methods.contains(&CopyMethod::Driver));
                 assert!(
-                    ways.iter().all(|way| way.serves(route) && way.threads() <= threads.max(1)),
-                    "{route}: {ways:?}"
+                    methods.iter().all(|method| method.serves(route) && method.threads() <= threads.max(1)),
+                    "{route}: {methods:?}"
                 );
-                assert_eq!(ways.contains(&Way::Cpu { threads: 1 }), route.device == DeviceSide::Mapped);
-                assert_eq!(ways.contains(&Way::Staged { threads: 1 }), route.host == HostSide::Pageable);
+                assert_eq!(methods.contains(&CopyMethod::Cpu { threads: 1 }), route.device == DeviceSide::Mapped);
+                assert_eq!(methods.contains(&CopyMethod::Staged { threads: 1 }), route.host == HostSide::Pageable);
             }
         }
         let pinned = Route { direction: Direction::ToDevice, host: HostSide::Pinned, device: DeviceSide::Mapped };
-        assert!(!Way::Mixed { storing: 1, staging: 1 }.serves(pinned) && !Way::Registered.serves(pinned));
-        assert!(!Way::Cpu { threads: 0 }.serves(pinned));
+        assert!(!CopyMethod::Mixed { storing: 1, staging: 1 }.serves(pinned) && !CopyMethod::Registered.serves(pinned));
+        assert!(!CopyMethod::Cpu { threads: 0 }.serves(pinned));
     }
 }

@@ -1,8 +1,8 @@
-//! Every way for every memory that it serves, refusals, and the meaning of completion.
+//! Every method for every memory that it serves, refusals, and the meaning of completion.
 
 use super::{engine, helped};
 use cuda_mem::buffer::Access;
-use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
+use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, DeviceSide, Direction, HostSide, Route};
 use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{DeviceMemory, Kind, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedMemory, Stream};
@@ -11,11 +11,11 @@ use testkit::{alone, delay, pattern, same};
 
 const SIZES: [usize; 9] = [1, 4, 63, 4096, 65_539, 262_144, (1 << 20) + 5, 3 << 20, (5 << 20) + 1];
 const ROOM: usize = 6 << 20;
-/// More threads than a small machine has, so that the ways with several threads are tested.
+/// More threads than a small machine has, so that the methods with several threads are tested.
 const THREADS: usize = 5;
 
-/// Writes and reads every size in every way, at unaligned offsets.
-fn all_ways<K: Kind, A: Access>(
+/// Writes and reads every size by every method, at unaligned offsets.
+fn all_methods<K: Kind, A: Access>(
     engine: &CopyEngine,
     memory: &mut Buffer<u8, K, A>,
     device: DeviceSide,
@@ -25,11 +25,11 @@ fn all_ways<K: Kind, A: Access>(
     for size in SIZES {
         for (direction, offset) in [(Direction::ToDevice, 3), (Direction::FromDevice, 4096 - 1)] {
             for kind in [HostSide::Pageable, HostSide::Pinned] {
-                for way in Way::all(Route { direction, host: kind, device }, 6) {
+                for method in CopyMethod::all(Route { direction, host: kind, device }, 6) {
                     let mut options = CopyOptions::default();
-                    (options.way, options.host) = (Some(way), Some(kind));
-                    let what = format!("{direction:?}, {kind:?}, {way}, {size} bytes");
-                    let expected = pattern(size, size as u8 ^ way.threads() as u8);
+                    (options.method, options.host) = (Some(method), Some(kind));
+                    let what = format!("{direction:?}, {kind:?}, {method}, {size} bytes");
+                    let expected = pattern(size, size as u8 ^ method.threads() as u8);
                     let side = &mut host[7..7 + size];
                     match direction {
                         Direction::ToDevice => {
@@ -59,27 +59,27 @@ fn all_ways<K: Kind, A: Access>(
 }
 
 #[test]
-fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
+fn every_method_copies_every_size_to_and_from_mapped_memory() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, THREADS)?, Stream::new(&setup.context)?);
         let resource = MappedMemory::new(&setup.context)?;
         let mut memory = testkit::mapped(&resource, ROOM)?;
-        all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
-        all_ways(&engine, &mut memory.into_shared(), DeviceSide::Mapped, &mut vec![0; ROOM])?;
+        all_methods(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
+        all_methods(&engine, &mut memory.into_shared(), DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
-        all_ways(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
+        all_methods(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
     })
 }
 
 #[test]
-fn every_way_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
+fn every_method_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, THREADS)?, Stream::new(&setup.context)?);
         let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let mut memory = testkit::mapped(&resource, ROOM)?;
-        all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
+        all_methods(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
-        all_ways(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
+        all_methods(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
     })
 }
 
@@ -91,7 +91,7 @@ fn driver_copies_preserve_adjacent_cpu_and_device_writes() -> Outcome {
         let mut memory = testkit::mapped(&resource, 4096)?;
         let stream = Stream::new(&setup.context)?;
         let mut options = CopyOptions::default();
-        options.way = Some(Way::Driver);
+        options.method = Some(CopyMethod::Driver);
         testkit::fill_on(&mut memory, .., 1, &stream)?;
         let mut guard = memory.write(..10)?;
         guard.fill(2);
@@ -109,12 +109,12 @@ fn driver_copies_preserve_adjacent_cpu_and_device_writes() -> Outcome {
 }
 
 #[test]
-fn every_way_copies_all_sizes_for_plain_pinned_managed_memory() -> Outcome {
+fn every_method_copies_all_sizes_for_plain_pinned_managed_memory() -> Outcome {
     alone(|setup| {
         let (context, engine) = (&setup.context, helped(&setup.context, THREADS)?);
         let stream = Stream::new(context)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), ROOM, &stream)?;
-        all_ways(&engine, &mut plain, DeviceSide::Plain, &mut vec![0; ROOM])?;
+        all_methods(&engine, &mut plain, DeviceSide::Plain, &mut vec![0; ROOM])?;
         // Use page-locked memory on the host's side too.
         let mut pinned = HostBuffer::<u8>::zeroed(&PinnedMemory::new(context), ROOM)?;
         let mut options = CopyOptions::default();
@@ -138,7 +138,7 @@ fn every_way_copies_all_sizes_for_plain_pinned_managed_memory() -> Outcome {
         } else {
             println!("skipped: managed memory: this device has none");
         }
-        options.way = Some(Way::Staged { threads: 1 });
+        options.method = Some(CopyMethod::Staged { threads: 1 });
         let elements = Buffer::<u32, _>::from_slice(&DeviceMemory::new(context), &[1, 2, 3, 4], &stream)?;
         let mut seen = [0u32; 2];
         engine.read_with(&elements, 2, &mut seen, &options)?;
@@ -183,23 +183,23 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
         ));
         assert!(engine.write(&mut mapped, usize::MAX, &[0u8; 16]).is_err());
         let mut options = CopyOptions::default();
-        options.way = Some(Way::Cpu { threads: 1 });
+        options.method = Some(CopyMethod::Cpu { threads: 1 });
         let refused = text(engine.write_with(&mut plain, 0, &[1], &options).unwrap_err());
-        assert!(refused.contains("way is CPU, 1 thread, for a copy from pageable to device"), "{refused}");
-        options.way = Some(Way::Mixed { storing: 0, staging: 1 });
+        assert!(refused.contains("method is CPU, 1 thread, for a copy from pageable to device"), "{refused}");
+        options.method = Some(CopyMethod::Mixed { storing: 0, staging: 1 });
         assert!(engine.write_with(&mut mapped, 0, &[1u8], &options).is_err());
         // Host memory has only one way, like managed memory.
         let mut host = Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), 10, &stream)?;
         let refused = text(engine.write_with(&mut host, 0, &[1], &options).unwrap_err());
-        assert!(refused.contains("but only Way::Cpu, with 1 or more threads, copies host memory"), "{refused}");
+        assert!(refused.contains("but only CopyMethod::Cpu, with 1 or more threads, copies host memory"), "{refused}");
         let mut one = CopyOptions::default();
-        one.way = Some(Way::Cpu { threads: 3 });
+        one.method = Some(CopyMethod::Cpu { threads: 3 });
         engine.write_with(&mut host, 0, &[1], &one)?;
         assert_eq!(host.to_vec()?[..2], [1, 0]);
         if context.device().supports(Feature::Managed)? != cuda_mem::Support::No {
             let mut managed = Buffer::<u8, _>::zeroed(&ManagedMemory::new(context)?, 10, &stream)?;
             let refused = text(engine.write_with(&mut managed, 0, &[1], &one).unwrap_err());
-            assert!(refused.contains("but only Way::Driver copies managed memory"), "{refused}");
+            assert!(refused.contains("but only CopyMethod::Driver copies managed memory"), "{refused}");
         }
         // An empty copy is not an error, wherever it lies.
         engine.write(&mut mapped, 100, &[])?;
@@ -251,11 +251,14 @@ fn the_cpu_waits_for_device_work_that_the_memory_knows_of() -> Outcome {
         let resource = MappedMemory::new(&setup.context)?;
         let mut memory = testkit::mapped(&resource, 1 << 20)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, 1 << 20, &stream)?;
-        for way in
-            [Way::Cpu { threads: 1 }, Way::Driver, Way::Staged { threads: 2 }, Way::Mixed { storing: 1, staging: 1 }]
-        {
+        for method in [
+            CopyMethod::Cpu { threads: 1 },
+            CopyMethod::Driver,
+            CopyMethod::Staged { threads: 2 },
+            CopyMethod::Mixed { storing: 1, staging: 1 },
+        ] {
             let mut options = CopyOptions::default();
-            options.way = Some(way);
+            options.method = Some(method);
             delay(&stream)?;
             testkit::fill_on(&mut memory, .., 7, &stream)?;
             engine.write_with(&mut memory, 0, &[8u8; 1 << 19], &options)?;
@@ -267,8 +270,8 @@ fn the_cpu_waits_for_device_work_that_the_memory_knows_of() -> Outcome {
                     0 => memory.copy_to_slice(0, &mut seen)?,
                     _ => buffer.copy_to_slice(0, &mut seen)?,
                 }
-                assert!(seen[..1 << 19].iter().all(|byte| *byte == 8), "{way}: the fill came after the copy");
-                assert!(seen[1 << 19..].iter().all(|byte| *byte == 7), "{way}");
+                assert!(seen[..1 << 19].iter().all(|byte| *byte == 8), "{method}: the fill came after the copy");
+                assert!(seen[1 << 19..].iter().all(|byte| *byte == 7), "{method}");
             }
         }
         Ok(())
