@@ -877,7 +877,7 @@ cudamem_status cudamem_resource_destroy(cudamem_resource resource);
 /** A stream never reuses memory that another stream freed while the pool can grow. */
 #define CUDAMEM_REUSE_SAME_STREAM_ONLY 2
 /** A flag of cudamem_pool_options: threads do not cache freed memory. */
-#define CUDAMEM_POOL_NO_FRONTS 1
+#define CUDAMEM_POOL_NO_CACHES 1
 /** A flag of cudamem_pool_options: the pool records its live blocks, and refuses to free a block twice. */
 #define CUDAMEM_POOL_TRACKED 2
 
@@ -919,7 +919,7 @@ typedef struct {
      */
     uint64_t maximum;
     /** How much freed memory each thread may cache until memory runs short. 64 MiB by default. */
-    uint64_t front_capacity;
+    uint64_t cache_capacity;
     /** How many of the newest events a snapshot shows. None by default. */
     uint64_t trace_capacity;
     /** Each time the pool grows by a region, its size grows by this factor. 2 by default. */
@@ -1014,7 +1014,7 @@ typedef struct {
     /** Regions: a count. */
     cudamem_figure regions;
     /** Memory in the caches of threads. */
-    uint64_t in_fronts;
+    uint64_t in_caches;
     /** Freed memory whose work is not done. The call checks the work first. */
     uint64_t pending;
     /** The largest free range. The caches of threads count as free. Of a ring: all free memory. */

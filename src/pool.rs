@@ -30,7 +30,7 @@ pub const CUDAMEM_REUSE_WHEN_PASSED: i32 = 1;
 pub const CUDAMEM_REUSE_SAME_STREAM_ONLY: i32 = 2;
 
 /// A flag of cudamem_pool_options: threads do not cache freed memory.
-pub const CUDAMEM_POOL_NO_FRONTS: u32 = 1;
+pub const CUDAMEM_POOL_NO_CACHES: u32 = 1;
 /// A flag of cudamem_pool_options: the pool records its live blocks, and refuses to free a block twice.
 pub const CUDAMEM_POOL_TRACKED: u32 = 2;
 /// A flag of cudamem_pool_options: the pool allocates regions from its source, and does not grow in place. For
@@ -64,7 +64,7 @@ pub struct cudamem_pool_options {
     /// on an H100), never more than this. A maximum below one chunk, or below 256 bytes, is refused.
     pub maximum: u64,
     /// How much freed memory each thread may cache until memory runs short. 64 MiB by default.
-    pub front_capacity: u64,
+    pub cache_capacity: u64,
     /// How many of the newest events a snapshot shows. None by default.
     pub trace_capacity: u64,
     /// Each time the pool grows by a region, its size grows by this factor. 2 by default.
@@ -103,7 +103,7 @@ fn reuse(reuse: i32) -> Outcome<Reuse> {
 
 impl cudamem_pool_options {
     pub(crate) fn settings(&self) -> Outcome<PoolOptions> {
-        let flags = CUDAMEM_POOL_NO_FRONTS | CUDAMEM_POOL_TRACKED | CUDAMEM_POOL_REGIONS;
+        let flags = CUDAMEM_POOL_NO_CACHES | CUDAMEM_POOL_TRACKED | CUDAMEM_POOL_REGIONS;
         call::check_flags("options.flags", self.flags, flags)?;
         let mut settings = PoolOptions::default();
         settings.in_place = self.flags & CUDAMEM_POOL_REGIONS == 0;
@@ -113,7 +113,7 @@ impl cudamem_pool_options {
             ("options.smallest_growth", self.smallest_growth, &mut settings.smallest_growth),
             ("options.largest_growth", self.largest_growth, &mut settings.largest_growth),
             ("options.maximum", self.maximum, &mut settings.maximum),
-            ("options.front_capacity", self.front_capacity, &mut settings.front_capacity),
+            ("options.cache_capacity", self.cache_capacity, &mut settings.cache_capacity),
         ] {
             if value != 0 {
                 let fits = usize::try_from(value).ok().filter(|size| *size <= isize::MAX as usize);
@@ -134,8 +134,8 @@ impl cudamem_pool_options {
             }
             settings.growth_factor = self.growth_factor;
         }
-        if self.flags & CUDAMEM_POOL_NO_FRONTS != 0 {
-            settings.front_capacity = 0;
+        if self.flags & CUDAMEM_POOL_NO_CACHES != 0 {
+            settings.cache_capacity = 0;
         }
         if self.flags & CUDAMEM_POOL_TRACKED != 0 {
             settings.tracking = Tracked::Names;

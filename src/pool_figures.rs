@@ -33,7 +33,7 @@ pub struct cudamem_pool_statistics {
     /// Regions: a count.
     pub regions: cudamem_figure,
     /// Memory in the caches of threads.
-    pub in_fronts: u64,
+    pub in_caches: u64,
     /// Freed memory whose work is not done. The call checks the work first.
     pub pending: u64,
     /// The largest free range. The caches of threads count as free. Of a ring: all free memory.
@@ -75,7 +75,7 @@ impl cudamem_pool_statistics {
             inactive_split: figure,
             reserved: figure,
             regions: figure,
-            in_fronts: 0,
+            in_caches: 0,
             pending: 0,
             largest_free: 0,
             fragmentation: 0.0,
@@ -97,7 +97,7 @@ impl cudamem_pool_statistics {
             inactive_split: figures.inactive_split.into(),
             reserved: figures.reserved.into(),
             regions: figures.regions.into(),
-            in_fronts: figures.in_fronts,
+            in_caches: figures.in_caches,
             pending: figures.pending.iter().map(|pending| pending.bytes).sum(),
             largest_free: figures.largest_free,
             fragmentation: figures.fragmentation,

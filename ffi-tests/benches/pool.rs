@@ -75,10 +75,10 @@ impl Bench {
 
     fn random(&self) -> Result<(), Error> {
         println!("\nblocks of 256 B to 2 MiB, log-uniform, replaced at random: an operation, ns, medians");
-        println!("{:>12} {:>10} {:>16} {:>12}", "live blocks", "pool", "without fronts", "driver pool");
+        println!("{:>12} {:>10} {:>16} {:>12}", "live blocks", "pool", "without caches", "driver pool");
         let stream = &Stream::new(&self.setup.context)?;
         for live in if self.brief { &[100][..] } else { &[1000, 1500, 2000] } {
-            let (ours, heap) = (self.pool(|_| {})?, self.pool(|settings| settings.front_capacity = 0)?);
+            let (ours, heap) = (self.pool(|_| {})?, self.pool(|settings| settings.cache_capacity = 0)?);
             println!(
                 "{live:>12} {:>10.1} {:>16.1} {:>12.1}",
                 workloads::random(&*ours.share(), stream, *live, self.length(31, 20_000))?,
@@ -90,11 +90,11 @@ impl Bench {
     }
 
     fn holes(&self) -> Result<(), Error> {
-        println!("\n1 KiB allocated and freed among holes of 1 KiB, ns; without fronts, each pair goes to the heap");
-        println!("{:>12} {:>10} {:>10} {:>16} {:>10}", "holes", "pool", "p99.9", "without fronts", "p99.9");
+        println!("\n1 KiB allocated and freed among holes of 1 KiB, ns; without caches, each pair goes to the heap");
+        println!("{:>12} {:>10} {:>10} {:>16} {:>10}", "holes", "pool", "p99.9", "without caches", "p99.9");
         let (stream, length) = (&Stream::new(&self.setup.context)?, self.length(101, 2000));
         for holes in if self.brief { &[64][..] } else { &[64, 1024, 4096, 16_384, 65_536] } {
-            let (ours, heap) = (self.pool(|_| {})?, self.pool(|settings| settings.front_capacity = 0)?);
+            let (ours, heap) = (self.pool(|_| {})?, self.pool(|settings| settings.cache_capacity = 0)?);
             let ours = workloads::holes(&*ours.share(), stream, *holes, length)?;
             let heap = workloads::holes(&*heap.share(), stream, *holes, length)?;
             println!("{holes:>12} {:>10.1} {:>10.0} {:>16.1} {:>10.0}", ours.mean, ours.p999, heap.mean, heap.p999);

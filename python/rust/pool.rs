@@ -129,7 +129,7 @@ impl Pool {
             requested: found.requested.current,
             blocks: found.blocks.current,
             allocations: found.blocks.total,
-            in_caches: found.in_fronts,
+            in_caches: found.in_caches,
             largest_free: found.largest_free,
             fragmentation: found.fragmentation,
             out_of_memory: found.out_of_memory,

@@ -9,10 +9,10 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::AtomicUsize;
 use std::collections::BTreeSet;
 
-/// How many threads may be present in fronts.
+/// How many threads may be present in thread caches.
 pub(crate) const SLOTS: usize = 64;
 
-/// In which front each of the first threads is.
+/// In which thread cache each of the first threads is.
 pub(crate) static PRESENCE: Presence<SLOTS, 1> = Presence::new([const { Words([AtomicUsize::new(0)]) }; SLOTS]);
 
 /// The thread has no number yet.

@@ -33,7 +33,7 @@ impl Listed for PoolStatistics {
         to.counter("blocks_added_total", "All blocks.", total);
         to.counter("blocks_freed_total", "The freed blocks.", freed);
         let Figure { current, peak, .. } = self.active;
-        to.gauge("active_bytes", "The sizes of the live blocks and of the blocks in fronts.", current);
+        to.gauge("active_bytes", "The sizes of the live blocks and of the blocks in thread caches.", current);
         to.gauge("active_peak_bytes", "The maximum of the active bytes.", peak);
         let Figure { current, peak, .. } = self.inactive_split;
         to.gauge("inactive_split_bytes", "Free memory in regions that hold blocks.", current);
@@ -48,7 +48,7 @@ impl Listed for PoolStatistics {
         to.gauge("regions_peak", "The maximum of the regions.", peak);
         to.counter("regions_added_total", "The regions that came from the source.", total);
         to.counter("regions_freed_total", "The regions that were returned to the source.", freed);
-        to.gauge("fronts_bytes", "The sizes of the blocks in fronts.", self.in_fronts);
+        to.gauge("caches_bytes", "The sizes of the blocks in thread caches.", self.in_caches);
         let pending: u64 = self.pending.iter().map(|pending| pending.bytes).sum();
         to.gauge("pending_bytes", "Freed memory that waits for streams.", pending);
         to.gauge("largest_free_bytes", "The largest free range.", self.largest_free);

@@ -191,7 +191,7 @@ impl SharedPool {
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        self.take_fronts_back()?;
+        self.take_caches_back()?;
         if wait {
             // Outside of the turn: the work may wait for a thread that is about to grow the pool.
             self.wait_for_freed(true)?;
@@ -203,13 +203,13 @@ impl SharedPool {
     /// Waits for a stream's work, and releases the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
         stream.wait_for_work()?;
-        self.take_fronts_back()
+        self.take_caches_back()
     }
 
-    /// Returns all blocks in fronts to the heap, and queries the streams' events.
-    fn take_fronts_back(&self) -> Result<()> {
+    /// Returns all blocks in thread caches to the heap, and queries the streams' events.
+    fn take_caches_back(&self) -> Result<()> {
         let mut state = self.state();
-        self.drain_fronts(&mut state);
+        self.drain_caches(&mut state);
         let PoolState { heap, recorder, .. } = &mut *state;
         heap.tags.settle(recorder)
     }
@@ -220,7 +220,7 @@ impl Drop for SharedPool {
         if forked() {
             return;
         }
-        self.drain_fronts(&mut self.state());
+        self.drain_caches(&mut self.state());
         let synchronize = |pool: &mut &Self| {
             let waited = pool.wait_for_freed(true);
             let orders: Vec<WorkOrder> = pool.state().heap.tags.streams().into_iter().cloned().collect();

@@ -1,5 +1,5 @@
-//! Tests of fronts under every interleaving of threads, and every value that a load may return. Compiles the sources of
-//! fronts a second time, over loom's primitives.
+//! Tests of thread caches under every interleaving of threads, and every value that a load may return. Compiles the
+//! sources of thread caches a second time, over loom's primitives.
 
 #![allow(clippy::duplicate_mod, reason = "the same sources over other primitives")]
 
@@ -52,37 +52,38 @@ mod sync {
     }
 }
 
-#[allow(dead_code, reason = "the tests use only what several threads use")]
-#[path = "front.rs"]
-mod front;
-#[path = "front_lock.rs"]
-mod front_lock;
-#[allow(dead_code, reason = "the C library looks whether a place was left, and fronts wait for it")]
+#[path = "cache_lock.rs"]
+mod cache_lock;
+#[allow(dead_code, reason = "the C library looks whether a place was left, and thread caches wait for it")]
 #[path = "../cpu/presence.rs"]
 mod presence;
 #[allow(dead_code, reason = "as above")]
 #[path = "tally.rs"]
 mod tally;
+#[allow(dead_code, reason = "the tests use only what several threads use")]
+#[path = "thread_cache.rs"]
+mod thread_cache;
 
 use crate::memory::resource::Block;
-use front::{Freed, Fronts, Spill, WholeBlock};
-use front_lock::FrontLock;
+use cache_lock::CacheLock;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use sync::Slot;
 use tally::{Sum, Tally};
+use thread_cache::{Freed, Spill, ThreadCaches, WholeBlock};
 
-fn take(fronts: &Fronts<char>, thread: Slot, stream: &char, class: usize, requested: usize) -> Option<Block> {
-    fronts.take(thread, stream, class, requested)
+fn take(caches: &ThreadCaches<char>, thread: Slot, stream: &char, class: usize, requested: usize) -> Option<Block> {
+    caches.take(thread, stream, class, requested)
 }
 
-/// Keeps a block of a stream as the pool does, and returns what the front gives up. `None` if the front is in use.
-fn keep(fronts: &Fronts<char>, thread: Slot, block: Block) -> Option<Spill<char>> {
+/// Keeps a block of a stream as the pool does, and returns what the thread cache gives up. `None` if the thread cache
+/// is in use.
+fn keep(caches: &ThreadCaches<char>, thread: Slot, block: Block) -> Option<Spill<char>> {
     let whole = WholeBlock { bytes: block.size(), class: 0 };
-    match fronts.keep(thread, &'a', &block, whole) {
+    match caches.keep(thread, &'a', &block, whole) {
         Freed::Kept => Some(Vec::new()),
-        Freed::Full => Some(fronts.spill(thread)),
-        Freed::NewStream => fronts.keep_first(thread, &'a', &block, whole),
+        Freed::Full => Some(caches.spill(thread)),
+        Freed::NewStream => caches.keep_first(thread, &'a', &block, whole),
         Freed::Busy => None,
     }
 }
@@ -90,8 +91,8 @@ fn keep(fronts: &Fronts<char>, thread: Slot, block: Block) -> Option<Spill<char>
 #[test]
 fn a_lock_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
     loom::model(|| {
-        let lock = Arc::new(FrontLock::new(0));
-        let add = |lock: &FrontLock<i32>, more| {
+        let lock = Arc::new(CacheLock::new(0));
+        let add = |lock: &CacheLock<i32>, more| {
             let _closed = lock.close();
             let add = |count: &mut i32| {
                 *count += more;
@@ -112,20 +113,20 @@ fn a_lock_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
 }
 
 #[test]
-fn an_owner_and_a_thread_that_empties_its_front_meet_at_no_time() {
+fn an_owner_and_a_thread_that_empties_its_cache_meet_at_no_time() {
     loom::model(|| {
-        let fronts = Arc::new(Fronts::new(1, 1, 1000));
+        let caches = Arc::new(ThreadCaches::new(1, 1, 1000));
         let owner = {
-            let fronts = fronts.clone();
+            let caches = caches.clone();
             thread::spawn(move || {
-                let kept = keep(&fronts, Slot(0), Block::device(1, 100));
-                let taken = take(&fronts, Slot(0), &'a', 0, 1);
+                let kept = keep(&caches, Slot(0), Block::device(1, 100));
+                let taken = take(&caches, Slot(0), &'a', 0, 1);
                 (kept.is_some(), taken)
             })
         };
-        let drained: Vec<Block> = fronts.drain().into_iter().flat_map(|(_, blocks)| blocks).collect();
+        let drained: Vec<Block> = caches.drain().into_iter().flat_map(|(_, blocks)| blocks).collect();
         let (kept, taken) = owner.join().expect("no thread panics");
-        let left: Vec<Block> = fronts.drain().into_iter().flat_map(|(_, blocks)| blocks).collect();
+        let left: Vec<Block> = caches.drain().into_iter().flat_map(|(_, blocks)| blocks).collect();
         let found = drained.len() + usize::from(taken.is_some()) + left.len();
         assert_eq!(found, usize::from(kept));
     });
@@ -133,13 +134,13 @@ fn an_owner_and_a_thread_that_empties_its_front_meet_at_no_time() {
 
 /// A pool with a heap of whole blocks, used as in the real pool.
 struct Pool {
-    fronts: Fronts<char>,
+    caches: ThreadCaches<char>,
     heap: Mutex<Vec<Block>>,
 }
 
 impl Pool {
     fn allocate(&self, thread: Slot) -> Option<Block> {
-        let found = take(&self.fronts, thread, &'a', 0, 1);
+        let found = take(&self.caches, thread, &'a', 0, 1);
         found.or_else(|| {
             let mut heap = self.heap.lock().expect("no thread panics");
             heap.pop().or_else(|| {
@@ -150,7 +151,7 @@ impl Pool {
     }
 
     fn free(&self, thread: Slot, block: Block) {
-        let spill = keep(&self.fronts, thread, block);
+        let spill = keep(&self.caches, thread, block);
         let mut heap = self.heap.lock().expect("no thread panics");
         match spill {
             Some(spill) => heap.extend(spill.into_iter().flat_map(|(_, blocks)| blocks)),
@@ -159,20 +160,20 @@ impl Pool {
     }
 
     fn drain_to(&self, heap: &mut Vec<Block>) {
-        self.fronts.empty(|_, blocks| heap.extend(blocks));
+        self.caches.empty(|_, blocks| heap.extend(blocks));
     }
 }
 
-/// Two threads and the main one allocate and free, with fronts of their own or not. Nobody loses a block, and nobody
-/// gets one that another has.
+/// Two threads and the main one allocate and free, with thread caches of their own or not. Nobody loses a block, and
+/// nobody gets one that another has.
 fn nothing_is_lost(owned: usize) {
     // Three threads have too many interleavings to try all. Three preemptions find all known bugs.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        // Two blocks. A front that has both is full, and gives one up.
+        // Two blocks. A thread cache that has both is full, and gives one up.
         let heap = Mutex::new(vec![Block::device(1, 100), Block::device(2, 100)]);
-        let pool = Arc::new(Pool { fronts: Fronts::new(owned, 1, 150), heap });
+        let pool = Arc::new(Pool { caches: ThreadCaches::new(owned, 1, 150), heap });
         let owners = Arc::new([Mutex::new(()), Mutex::new(())]);
         let worker = |number| {
             let (pool, owners) = (pool.clone(), owners.clone());
@@ -197,25 +198,25 @@ fn nothing_is_lost(owned: usize) {
 }
 
 #[test]
-fn threads_that_share_a_front_lose_no_block_and_get_none_twice() {
+fn threads_that_share_a_cache_lose_no_block_and_get_none_twice() {
     nothing_is_lost(0);
 }
 
 #[test]
-fn owned_front_neither_loses_nor_duplicates_a_block() {
+fn an_own_cache_neither_loses_nor_duplicates_a_block() {
     nothing_is_lost(1);
 }
 
 #[test]
-fn front_tallies_are_exact_after_threads_and_never_negative() {
+fn cache_tallies_are_exact_after_threads_and_never_negative() {
     loom::model(|| {
-        let fronts = Arc::new(Fronts::new(0, 1, 1000));
-        assert_eq!(keep(&fronts, Slot(0), Block::device(1, 256)), Some(Vec::new()));
+        let caches = Arc::new(ThreadCaches::new(0, 1, 1000));
+        assert_eq!(keep(&caches, Slot(0), Block::device(1, 256)), Some(Vec::new()));
         let worker = || {
-            let fronts = fronts.clone();
+            let caches = caches.clone();
             thread::spawn(move || {
-                let Some(block) = take(&fronts, Slot(0), &'a', 0, 256) else { return 0 };
-                while keep(&fronts, Slot(0), block).is_none() {
+                let Some(block) = take(&caches, Slot(0), &'a', 0, 256) else { return 0 };
+                while keep(&caches, Slot(0), block).is_none() {
                     thread::yield_now();
                 }
                 1
@@ -223,7 +224,7 @@ fn front_tallies_are_exact_after_threads_and_never_negative() {
         };
         let threads = [worker(), worker()];
         let taken: u64 = threads.map(|thread| thread.join().expect("no thread panics")).iter().sum();
-        let sums: Vec<_> = fronts.tallies().map(Tally::sums).collect();
+        let sums: Vec<_> = caches.tallies().map(Tally::sums).collect();
         let sum = |blocks: u64| Sum { requested: 256 * blocks, bytes: 256 * blocks, blocks };
         assert_eq!(sums, [(sum(taken), sum(taken + 1))]);
     });

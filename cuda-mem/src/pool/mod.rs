@@ -20,18 +20,18 @@
 //!
 //! # How it works
 //!
-//! **Fronts** cache the blocks that threads freed last, by stream and size. Each thread uses one front. An allocation that
-//! a thread's own front serves makes no locked operation. Fronts are bounded; the heap takes their blocks back when it
-//! runs short.
+//! **Thread caches** keep the blocks that threads freed last, by stream and size. Each thread uses one thread cache. An
+//! allocation that a thread's own cache serves makes no locked operation. Thread caches are bounded; the heap takes
+//! their blocks back when it runs short.
 //!
 //! **The heap** divides regions with a [`Suballocator`](stream_heap::suballocator::Suballocator), and records which
 //! stream each free byte waits for. It joins free neighbours at once, whichever streams freed them, because the records
 //! belong to bytes, not to blocks.
 //!
 //! **When memory runs short**, the pool tries these steps in turn: memory that the stream may use without a query;
-//! memory whose events have passed; blocks in fronts; with [`Reuse::Wait`], memory that it makes the stream wait for;
-//! growth, by less if the source has less; a wait on the CPU for all freed memory, so that free ranges join; a larger
-//! region in place of empty ones; the [hook](PoolOptions::on_out_of_memory). If all fail, it returns
+//! memory whose events have passed; blocks in thread caches; with [`Reuse::Wait`], memory that it makes the stream wait
+//! for; growth, by less if the source has less; a wait on the CPU for all freed memory, so that free ranges join; a
+//! larger region in place of empty ones; the [hook](PoolOptions::on_out_of_memory). If all fail, it returns
 //! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 //!
 //! **Over [`DeviceMemory`](crate::memory::DeviceMemory) and [`VirtualMemory`](crate::memory::VirtualMemory)** the pool
@@ -56,8 +56,8 @@
 //! ```
 //!
 //! **Streams**: the pool keeps the streams that freed memory waits for, so that no other stream gets their handle. A
-//! front keeps up to 64. The heap keeps streams until it sees their work done. It looks once it has more than 32. It uses
-//! a [borrowed](crate::Stream::borrow_raw) stream only while the program has a value for it.
+//! thread cache keeps up to 64. The heap keeps streams until it sees their work done. It looks once it has more than
+//! 32. It uses a [borrowed](crate::Stream::borrow_raw) stream only while the program has a value for it.
 //!
 //! **Diagnostics**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
 //! `cuda-mem pool-map` draws; and, if the options request them, a [trace](Pool::trace) of the newest events, which can
@@ -70,10 +70,7 @@
 //! pool's own calls end no capture of other libraries.
 
 mod addresses;
-mod front;
-mod front_lock;
-#[cfg(test)]
-mod front_tests;
+mod cache_lock;
 mod graphs;
 mod growth;
 mod in_place;
@@ -82,11 +79,11 @@ mod locked;
 mod loom;
 mod names;
 mod options;
+mod pool_ref;
 mod recorder;
 mod resizing;
 mod ring;
 mod search;
-mod share;
 mod shared;
 mod snapshot;
 #[cfg(feature = "json")]
@@ -95,6 +92,9 @@ mod source;
 mod statistics;
 mod sync;
 mod tally;
+mod thread_cache;
+#[cfg(test)]
+mod thread_cache_tests;
 mod threads;
 mod watch;
 mod work_order;
@@ -107,7 +107,7 @@ use crate::{Context, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
-use share::Shares;
+use pool_ref::PoolRefs;
 use shared::{PoolState, SharedPool};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,12 +141,12 @@ pub use stream_heap::Figure;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Pool<K = kind::Any> {
-    shares: Arc<Shares>,
+    refs: Arc<PoolRefs>,
     kind: PhantomData<fn() -> K>,
 }
 
-/// A block in a front.
-struct FrontBlock {
+/// A block in a thread cache.
+struct CachedBlock {
     /// The stream that freed the block.
     stream: OrderSource,
     size: u64,
@@ -165,18 +165,18 @@ impl<K: Kind> Pool<K> {
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self { shares: Arc::new(Shares::new(SharedPool::new(upstream.share(), options)?)), kind: PhantomData })
+        Ok(Self { refs: Arc::new(PoolRefs::new(SharedPool::new(upstream.share(), options)?)), kind: PhantomData })
     }
 }
 
 impl<K> Pool<K> {
     /// The same pool, as one of any kind of memory.
     pub fn to_any(&self) -> Pool<kind::Any> {
-        Pool { shares: self.shares.clone(), kind: PhantomData }
+        Pool { refs: self.refs.clone(), kind: PhantomData }
     }
 
     fn core(&self) -> &SharedPool {
-        self.shares.core()
+        self.refs.core()
     }
 
     /// The context of the pool's memory.
@@ -259,8 +259,8 @@ impl<K> Pool<K> {
     /// The pool's figures. All are 0 in a forked process.
     pub fn statistics(&self) -> PoolStatistics {
         unless_forked(|| {
-            let (state, in_fronts) = self.look();
-            self.figures(&state, &in_fronts)
+            let (state, in_caches) = self.look();
+            self.figures(&state, &in_caches)
         })
     }
 
@@ -273,8 +273,8 @@ impl<K> Pool<K> {
         });
     }
 
-    /// Queries which streams have work left. Returns the locked state, and the blocks in fronts.
-    fn look(&self) -> (Locked<'_, PoolState>, HashMap<u64, FrontBlock>) {
+    /// Queries which streams have work left. Returns the locked state, and the blocks in thread caches.
+    fn look(&self) -> (Locked<'_, PoolState>, HashMap<u64, CachedBlock>) {
         let core = self.core();
         // If relaxed mode is refused, no stream is queried, and all count as busy.
         let relaxed = core.source.relaxed();
@@ -282,11 +282,11 @@ impl<K> Pool<K> {
         let mut state = core.state();
         state.heap.tags.note_idle(order_is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
-        core.fronts.each(|stream, block| {
+        core.caches.each(|stream, block| {
             let order = WorkOrder::of(stream);
             let waits = !*idle.entry(order.source()).or_insert_with(|| order_is_idle(&order));
             let size = block.size() as u64;
-            kept.insert(block.device_pointer(), FrontBlock { stream: order.source(), size, waits });
+            kept.insert(block.device_pointer(), CachedBlock { stream: order.source(), size, waits });
         });
         (state, kept)
     }
@@ -324,8 +324,8 @@ impl<K> Pool<K> {
         for block in self.leak_report().into_iter().flat_map(|report| report.blocks) {
             given.extend(block.name.map(|name| (block.address, name)));
         }
-        let (state, in_fronts) = self.look();
-        let statistics = self.figures(&state, &in_fronts);
+        let (state, in_caches) = self.look();
+        let statistics = self.figures(&state, &in_caches);
         let name_of = |address: u64| match state.names.get(address) {
             Some(name) => Some(name.to_owned()),
             None => given.get(&address).map(|name| name.to_string()),
@@ -336,14 +336,14 @@ impl<K> Pool<K> {
             blocks: ranges
                 .into_iter()
                 .map(|range| {
-                    let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream.handle);
+                    let kept = in_caches.get(&range.bytes.start).map(|kept| kept.stream.handle);
                     let waits = range.stream.map(|order| order.source().handle);
                     BlockSnapshot {
                         offset: range.bytes.start - block.device_pointer(),
                         size: range.bytes.end - range.bytes.start,
                         state: match (range.used, kept, waits) {
                             (true, None, _) => BlockState::Allocated,
-                            (true, Some(_), _) => BlockState::InFront,
+                            (true, Some(_), _) => BlockState::InCache,
                             (false, _, Some(_)) => BlockState::Pending,
                             (false, _, None) => BlockState::Free,
                         },
@@ -356,10 +356,10 @@ impl<K> Pool<K> {
         (state.heap.ranges().into_iter().map(region).collect(), statistics)
     }
 
-    fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {
+    fn figures(&self, state: &PoolState, in_caches: &HashMap<u64, CachedBlock>) -> PoolStatistics {
         let mut pending = HashMap::new();
         let freed = state.heap.pending().into_iter().map(|(order, bytes)| (order.source(), bytes));
-        let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
+        let kept = in_caches.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
         for (stream, bytes) in freed.chain(kept) {
             *pending.entry(stream).or_insert(0) += bytes;
         }
@@ -367,7 +367,7 @@ impl<K> Pool<K> {
         let mut pending: Vec<_> = pending.collect();
         pending.sort_unstable_by_key(|pending| pending.stream);
         let live = self.core().live(state);
-        let (largest_free, fragmentation) = state.heap.pieces(|address| in_fronts.contains_key(&address));
+        let (largest_free, fragmentation) = state.heap.pieces(|address| in_caches.contains_key(&address));
         PoolStatistics {
             requested: live.requested,
             allocated: live.allocated,
@@ -376,7 +376,7 @@ impl<K> Pool<K> {
             inactive_split: state.heap.figures.inactive_split,
             reserved: state.heap.figures.reserved,
             regions: state.heap.figures.regions,
-            in_fronts: in_fronts.values().map(|kept| kept.size).sum(),
+            in_caches: in_caches.values().map(|kept| kept.size).sum(),
             pending,
             largest_free,
             fragmentation,
@@ -390,7 +390,7 @@ impl<K> Pool<K> {
 
 impl<K> Clone for Pool<K> {
     fn clone(&self) -> Self {
-        Self { shares: self.shares.clone(), kind: PhantomData }
+        Self { refs: self.refs.clone(), kind: PhantomData }
     }
 }
 
@@ -408,11 +408,11 @@ unsafe impl<K: Kind> ResourceHandle for Pool<K> {
     type Kind = K;
 
     fn share(&self) -> SharedResource {
-        self.shares.own().clone()
+        self.refs.own().clone()
     }
 
     #[inline]
     fn shared_resource(&self) -> Option<&SharedResource> {
-        Some(self.shares.own())
+        Some(self.refs.own())
     }
 }

@@ -112,9 +112,10 @@ pub struct PoolOptions {
     pub in_place: bool,
     /// When streams may use each other's freed memory.
     pub reuse: Reuse,
-    /// How much freed memory each front keeps. Other threads cannot get it until memory runs short. Each
-    /// of the first 64 threads that run uses its own; a machine of few processors has fewer fronts. 64 MiB by default: some hundred blocks of half a MiB. 0 for no fronts.
-    pub front_capacity: usize,
+    /// How much freed memory each thread cache keeps. Other threads cannot get it until memory runs short. Each
+    /// of the first 64 threads that run uses its own; a machine of few processors has fewer thread caches. 64 MiB by
+    /// default: some hundred blocks of half a MiB. 0 for no thread caches.
+    pub cache_capacity: usize,
     /// Called when no memory is left. None by default.
     pub on_out_of_memory: Option<OutOfMemoryHook>,
     /// How many of the newest events [`Pool::trace`](super::Pool::trace) returns. Each event takes some 100 bytes and
@@ -137,7 +138,7 @@ impl Default for PoolOptions {
             maximum: usize::MAX,
             in_place: true,
             reuse: Reuse::default(),
-            front_capacity: 64 << 20,
+            cache_capacity: 64 << 20,
             on_out_of_memory: None,
             trace_capacity: 0,
             tracking: Tracked::No,
@@ -156,7 +157,7 @@ impl fmt::Debug for PoolOptions {
             .field("maximum", &self.maximum)
             .field("in_place", &self.in_place)
             .field("reuse", &self.reuse)
-            .field("front_capacity", &self.front_capacity)
+            .field("cache_capacity", &self.cache_capacity)
             .field("trace_capacity", &self.trace_capacity)
             .field("tracking", &self.tracking)
             .finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! The steps that the pool tries in turn when no front serves a request.
+//! The steps that the pool tries in turn when no thread cache serves a request.
 
 use super::growth::Announced;
 use super::options::{OutOfMemoryInfo, Reuse};
@@ -22,7 +22,7 @@ pub(super) struct Refusal {
     pub cause: Option<Error>,
 }
 
-/// A request that no front could serve.
+/// A request that no thread cache could serve.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'request> {
     pub size: usize,
@@ -75,7 +75,7 @@ impl SharedPool {
         if let Some(block) = self.take(state, request, known)? {
             return Ok(Some(block));
         }
-        if self.empty_fronts(state)
+        if self.empty_caches(state)
             && let Some(block) = self.take(state, request, known)?
         {
             return Ok(Some(block));

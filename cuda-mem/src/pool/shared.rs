@@ -1,6 +1,5 @@
-//! What all handles of a pool share: the fronts, the heap behind them, and the counts.
+//! What all handles of a pool share: the thread caches, the heap behind them, and the counts.
 
-use super::front::{Freed, Fronts, Keep, Spill, WholeBlock};
 use super::graphs::{CapturedGraph, Graphs};
 use super::growth::refused;
 use super::names::{Names, NotedCounts};
@@ -10,7 +9,8 @@ use super::resizing::ResizingLock;
 use super::source::{PoolSource, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
 use super::tally::{Sum, Tally};
-use super::threads::front_count;
+use super::thread_cache::{Freed, Keep, Spill, ThreadCaches, WholeBlock};
+use super::threads::cache_count;
 use super::watch::Watch;
 use super::work_order::{OrderRecorder, OtherWork, WorkOrder};
 use crate::adaptor::trace::Action;
@@ -41,7 +41,7 @@ pub(super) struct SharedPool {
     pub options: PoolOptions,
     /// Blocks begin and end at multiples of 2 to this power.
     pub unit_log2: u32,
-    pub fronts: Fronts<Stream>,
+    pub caches: ThreadCaches<Stream>,
     /// The holder makes no call that may wait or run a hook, because hooks may use this pool.
     pub(super) state: Mutex<PoolState>,
     pub resizing: ResizingLock,
@@ -56,7 +56,7 @@ pub(super) struct SharedPool {
 pub(super) struct PoolState {
     pub heap: Heap<OrderRecorder, Block>,
     pub recorder: OrderRecorder,
-    /// Counts the blocks that did not pass through a front.
+    /// Counts the blocks that did not pass through a thread cache.
     pub tally: Tally,
     pub names: Names,
     pub graphs: Graphs,
@@ -150,7 +150,7 @@ impl SharedPool {
             source,
             options: options.clone(),
             unit_log2: unit.trailing_zeros(),
-            fronts: Fronts::new(front_count(), front_count(), options.front_capacity),
+            caches: ThreadCaches::new(cache_count(), cache_count(), options.cache_capacity),
             state: Mutex::new(state),
             resizing: ResizingLock::default(),
             watch,
@@ -164,8 +164,8 @@ impl SharedPool {
     pub(super) fn no_room(&self, call: &'static str, requested: usize, cause: Option<Error>) -> Error {
         let info = {
             let mut state = self.state();
-            // As the statistics do, the text counts blocks in fronts as free.
-            self.empty_fronts(&mut state);
+            // As the statistics do, the text counts blocks in thread caches as free.
+            self.empty_caches(&mut state);
             state.lack(requested)
         };
         self.out_of_memory(call, info, cause)
@@ -181,10 +181,10 @@ impl SharedPool {
 
     #[inline]
     pub fn allocate(self: &Arc<Self>, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        self.allocate_by(size, alignment, stream, |class| self.fronts.take(ThreadSlot::current(), stream, class, size))
+        self.allocate_by(size, alignment, stream, |class| self.caches.take(ThreadSlot::current(), stream, class, size))
     }
 
-    /// Allocates a block for a buffer, and passes references for the buffer if a front has kept some.
+    /// Allocates a block for a buffer, and passes references for the buffer if a thread cache has kept some.
     #[inline]
     pub fn allocate_held(
         self: &Arc<Self>,
@@ -194,18 +194,18 @@ impl SharedPool {
         held: &mut Option<Held>,
     ) -> Result<Block> {
         self.allocate_by(size, alignment, stream, |class| {
-            self.fronts.take_held(ThreadSlot::current(), stream, class, size, held)
+            self.caches.take_held(ThreadSlot::current(), stream, class, size, held)
         })
     }
 
-    /// Allocates a block. `from_front` takes one of a class from the thread's front.
+    /// Allocates a block. `from_cache` takes one of a class from the thread's cache.
     #[inline]
     fn allocate_by(
         self: &Arc<Self>,
         size: usize,
         alignment: usize,
         stream: &Stream,
-        from_front: impl FnOnce(usize) -> Option<Block>,
+        from_cache: impl FnOnce(usize) -> Option<Block>,
     ) -> Result<Block> {
         check_shape(ALLOCATE, size, alignment, self.source.alignment)?;
         let is_recorded = stream.is_recorded_by_others(ALLOCATE)?;
@@ -214,14 +214,14 @@ impl SharedPool {
             return self.allocate_for_graph(size, block.bytes, stream);
         }
         // The stream freed it last.
-        if let Some(found) = block.class.and_then(from_front) {
+        if let Some(found) = block.class.and_then(from_cache) {
             return Ok(found.with_size(size).with_pending_use(PendingUse::InStreamOrder));
         }
         self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream))
     }
 
-    /// Frees a block as [`deallocate`](Self::deallocate) does, if the thread's front takes it at once. The front may take
-    /// the references of its buffer too.
+    /// Frees a block as [`deallocate`](Self::deallocate) does, if the thread's cache takes it at once. The thread cache
+    /// may take the references of its buffer too.
     ///
     /// # Safety
     ///
@@ -238,7 +238,7 @@ impl SharedPool {
                 // SAFETY: this function's contract.
                 let held = || unsafe { Held { resource: ptr::read(resource), home: ptr::read(home) } };
                 // SAFETY: this function's contract.
-                unsafe { self.fronts.keep_held(inside, &*home, block, WholeBlock { bytes, class }, held) }
+                unsafe { self.caches.keep_held(inside, &*home, block, WholeBlock { bytes, class }, held) }
             }
             _ => Keeping::Nothing,
         }
@@ -257,11 +257,11 @@ impl SharedPool {
             return self.free_of_graph(block, bytes, graph, stream, Vec::new());
         }
         if let Some(class) = class
-            && self.fronts.keep_size(bytes)
+            && self.caches.keep_size(bytes)
             && stream.raw() != CU_STREAM_PER_THREAD
         {
             let (thread, whole) = (ThreadSlot::current(), WholeBlock { bytes, class });
-            let freed = self.fronts.keep(thread, stream, &block, whole);
+            let freed = self.caches.keep(thread, stream, &block, whole);
             if freed == Freed::Kept || self.keep_otherwise(freed, thread, stream, &block, whole) {
                 return Ok(());
             }
@@ -288,7 +288,7 @@ impl SharedPool {
 
     #[inline(never)]
     pub fn allocate_from_heap(&self, size: usize, bytes: usize, order: WorkOrder) -> Result<Block> {
-        // A stream with blocks in a front has been here before.
+        // A stream with blocks in a thread cache has been here before.
         check_driver(ALLOCATE, self.context(), &order.stream)?;
         // Otherwise the pool would give regions back and try in vain.
         if bytes > self.options.maximum {
@@ -327,7 +327,7 @@ impl SharedPool {
         Ok(())
     }
 
-    /// What a free does if the front did not simply keep the block. `false` if the block must go to the heap.
+    /// What a free does if the thread cache did not simply keep the block. `false` if the block must go to the heap.
     #[cold]
     fn keep_otherwise(
         &self,
@@ -339,8 +339,8 @@ impl SharedPool {
     ) -> bool {
         match freed {
             Freed::Kept => {}
-            Freed::Full => self.spill_front(thread),
-            Freed::NewStream => match self.fronts.keep_first(thread, stream, block, whole) {
+            Freed::Full => self.spill_cache(thread),
+            Freed::NewStream => match self.caches.keep_first(thread, stream, block, whole) {
                 Some(spill) => self.take_back(spill),
                 None => return false,
             },
@@ -349,10 +349,10 @@ impl SharedPool {
         true
     }
 
-    /// Gives to the heap what the thread's front has too much.
+    /// Gives to the heap what the thread's cache has too much.
     #[cold]
-    pub fn spill_front(&self, thread: ThreadSlot) {
-        self.take_back(self.fronts.spill(thread));
+    pub fn spill_cache(&self, thread: ThreadSlot) {
+        self.take_back(self.caches.spill(thread));
     }
 
     fn take_back(&self, spill: Spill<Stream>) {
@@ -361,25 +361,25 @@ impl SharedPool {
         }
     }
 
-    /// Returns all blocks in fronts to the heap. `true` if there were any.
-    pub fn empty_fronts(&self, state: &mut PoolState) -> bool {
+    /// Returns all blocks in thread caches to the heap. `true` if there were any.
+    pub fn empty_caches(&self, state: &mut PoolState) -> bool {
         let mut some = false;
-        self.fronts.empty(|stream, blocks| {
+        self.caches.empty(|stream, blocks| {
             state.take_back(stream, blocks);
             some = true;
         });
         some
     }
 
-    /// Returns all blocks in fronts to the heap, and releases the streams that fronts keep.
-    pub fn drain_fronts(&self, state: &mut PoolState) {
-        state.take_back_all(self.fronts.drain());
+    /// Returns all blocks in thread caches to the heap, and releases the streams that thread caches keep.
+    pub fn drain_caches(&self, state: &mut PoolState) {
+        state.take_back_all(self.caches.drain());
     }
 
-    /// Counts of the blocks that the heap and all fronts have handed out.
+    /// Counts of the blocks that the heap and all thread caches have handed out.
     pub fn live(&self, state: &PoolState) -> LiveCounts {
         let (mut allocated, mut freed) = (Sum::default(), Sum::default());
-        for (one, other) in self.fronts.tallies().chain([&state.tally]).map(Tally::sums) {
+        for (one, other) in self.caches.tallies().chain([&state.tally]).map(Tally::sums) {
             allocated.add(one);
             freed.add(other);
         }
@@ -392,8 +392,8 @@ impl SharedPool {
 
     pub fn set_name(&self, device_pointer: u64, name: &str) -> bool {
         let mut state = self.state();
-        // The heap counts blocks in fronts as used.
-        let known = state.heap.has(device_pointer) && self.fronts.has_not(device_pointer);
+        // The heap counts blocks in thread caches as used.
+        let known = state.heap.has(device_pointer) && self.caches.has_not(device_pointer);
         if known {
             state.names.set(device_pointer, name, &self.noted);
         }
@@ -475,7 +475,7 @@ impl PoolState {
         block.with_pending_use(PendingUse::InStreamOrder)
     }
 
-    /// Takes back what has left fronts, with its streams.
+    /// Takes back what has left thread caches, with its streams.
     pub fn take_back_all(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
             self.take_back(&stream, &mut blocks.into_iter());
@@ -483,12 +483,12 @@ impl PoolState {
         }
     }
 
-    /// Takes back blocks of a front, which a stream has freed.
+    /// Takes back blocks of a thread cache, which a stream has freed.
     fn take_back(&mut self, stream: &Stream, blocks: &mut dyn Iterator<Item = Block>) {
         let order = WorkOrder::of(stream);
         for block in blocks {
             let known = self.heap.free(block.device_pointer(), &order);
-            debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
+            debug_assert!(known, "a thread cache kept a block that the heap does not know: {block:?}");
         }
     }
 }

@@ -64,8 +64,8 @@ pub struct BlockSnapshot {
 pub enum BlockState {
     /// A live block.
     Allocated,
-    /// A freed block that a front keeps for the stream that freed it.
-    InFront,
+    /// A freed block that a thread cache keeps for the stream that freed it.
+    InCache,
     /// Free memory that waits for the stream that freed it.
     Pending,
     /// Free memory that every stream may use.

@@ -32,7 +32,7 @@ impl Flow {
 pub struct PendingBytes {
     /// The driver's handle of the stream.
     pub stream: u64,
-    /// How many freed bytes wait for its work, including blocks in fronts.
+    /// How many freed bytes wait for its work, including blocks in thread caches.
     pub bytes: u64,
 }
 
@@ -48,8 +48,9 @@ pub struct PendingBytes {
 /// | `regions.total`, `regions.freed` | `num_device_alloc`, `num_device_free` |
 /// | `retries`, `out_of_memory` | `num_alloc_retries`, `num_ooms` |
 ///
-/// `requested`, `allocated` and `blocks` have no peak. The peak of `active`, which includes the blocks in fronts, is an
-/// upper bound. For exact peaks, put [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool.
+/// `requested`, `allocated` and `blocks` have no peak. The peak of `active`, which includes the blocks in thread
+/// caches, is an upper bound. For exact peaks, put [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the
+/// pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -60,7 +61,7 @@ pub struct PoolStatistics {
     pub allocated: Flow,
     /// The number of live blocks, a count.
     pub blocks: Flow,
-    /// The sizes of the live blocks and of the blocks in fronts.
+    /// The sizes of the live blocks and of the blocks in thread caches.
     pub active: Figure,
     /// Free memory in regions that hold blocks.
     pub inactive_split: Figure,
@@ -68,15 +69,15 @@ pub struct PoolStatistics {
     pub reserved: Figure,
     /// The number of regions, a count.
     pub regions: Figure,
-    /// The size of the blocks in fronts.
-    pub in_fronts: u64,
+    /// The size of the blocks in thread caches.
+    pub in_caches: u64,
     /// The freed memory that waits for streams, by stream. Default streams of several contexts or threads have one handle,
     /// but each has its own entry. The pool queries the streams now, and omits idle streams.
     pub pending: Vec<PendingBytes>,
-    /// The largest free range. Blocks in fronts count as free.
+    /// The largest free range. Blocks in thread caches count as free.
     pub largest_free: u64,
     /// The share of free memory that lies in regions with blocks, outside of the largest free range of these regions.
-    /// Blocks in fronts count as free. 0 to 1.
+    /// Blocks in thread caches count as free. 0 to 1.
     pub fragmentation: f64,
     /// The events recorded, a count.
     pub events_recorded: u64,
@@ -106,7 +107,7 @@ impl fmt::Display for PoolStatistics {
         let Figure { current, peak, total, freed } = self.regions;
         writeln!(f, "{:<16}{current:>20}{peak:>20}{total:>20}{freed:>20}", "regions")?;
         let pending: u64 = self.pending.iter().map(|pending| pending.bytes).sum();
-        for (name, bytes) in [("in fronts", self.in_fronts), ("pending", pending), ("largest free", self.largest_free)]
+        for (name, bytes) in [("in caches", self.in_caches), ("pending", pending), ("largest free", self.largest_free)]
         {
             writeln!(f, "{name:<16}{:>20}", Size(bytes))?;
         }

@@ -1,4 +1,4 @@
-//! The synchronisation primitives of fronts. The tests under loom replace them by loom's.
+//! The synchronisation primitives of thread caches. The tests under loom replace them by loom's.
 
 pub(super) use crate::cpu::asymmetric_fence::{heavy_fence, prepare as prepare_fences};
 pub(super) use crate::cpu::presence::Inside;

@@ -1,8 +1,9 @@
-//! Counts of what fronts and the heap hand out and take back.
+//! Counts of what thread caches and the heap hand out and take back.
 
 use super::sync::{AtomicU64, Ordering};
 
-/// Counts of allocations and frees. The thread that is inside the front, or that has the pool's lock, counts; all threads may read.
+/// Counts of allocations and frees. The thread that is inside the thread cache, or that has the pool's lock, counts;
+/// all threads may read.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     allocated: Counters,

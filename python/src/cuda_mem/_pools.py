@@ -24,7 +24,7 @@ class _Options(ctypes.Structure):
         ("smallest_growth", ctypes.c_uint64),
         ("largest_growth", ctypes.c_uint64),
         ("maximum", ctypes.c_uint64),
-        ("front_capacity", ctypes.c_uint64),
+        ("cache_capacity", ctypes.c_uint64),
         ("trace_capacity", ctypes.c_uint64),
         ("growth_factor", ctypes.c_double),
         ("reuse", ctypes.c_int32),

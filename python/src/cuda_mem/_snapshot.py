@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 # The colour of each state of a block.
-_COLOURS = {"allocated": "#3b6fb6", "in_front": "#9ec3e6", "pending": "#e6b34d", "free": "#e4e4e4"}
-_LABELS = {"allocated": "allocated", "in_front": "free, in a thread's cache", "pending": "freed, work is queued", "free": "free"}
-_STATES = {"allocated": "active_allocated", "in_front": "inactive", "pending": "active_pending_free", "free": "inactive"}
+_COLOURS = {"allocated": "#3b6fb6", "in_cache": "#9ec3e6", "pending": "#e6b34d", "free": "#e4e4e4"}
+_LABELS = {"allocated": "allocated", "in_cache": "free, in a thread's cache", "pending": "freed, work is queued", "free": "free"}
+_STATES = {"allocated": "active_allocated", "in_cache": "inactive", "pending": "active_pending_free", "free": "inactive"}
 _ACTIONS = {
     "allocate": "alloc",
     "free": "free_completed",

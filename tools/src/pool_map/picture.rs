@@ -57,7 +57,7 @@ pub(super) struct Label {
 pub(super) enum Fill {
     Allocated,
     Freed,
-    InFront,
+    InCache,
     Pending,
     Free,
     Mixed,
@@ -69,7 +69,7 @@ impl Fill {
     pub(super) const ALL: [Self; 8] = [
         Self::Allocated,
         Self::Freed,
-        Self::InFront,
+        Self::InCache,
         Self::Pending,
         Self::Free,
         Self::Mixed,
@@ -82,7 +82,7 @@ impl Fill {
         match self {
             Self::Allocated => "allocated",
             Self::Freed => "freed",
-            Self::InFront => "in-front",
+            Self::InCache => "in-cache",
             Self::Pending => "pending",
             Self::Free => "free",
             Self::Mixed => "mixed",
@@ -96,7 +96,7 @@ impl Fill {
         match self {
             Self::Allocated => "#0072b2",
             Self::Freed => "#8fc1e3",
-            Self::InFront => "#009e73",
+            Self::InCache => "#009e73",
             Self::Pending => "#e69f00",
             Self::Free => "#eeeeee",
             Self::Mixed => "#aaaaaa",
@@ -109,7 +109,7 @@ impl Fill {
         match self {
             Self::Allocated => "allocated",
             Self::Freed => "freed since",
-            Self::InFront => "kept by a front for its stream",
+            Self::InCache => "kept by a thread cache for its stream",
             Self::Pending => "free once its stream's work is done",
             Self::Free => "free",
             Self::Mixed => "several small ones",
@@ -123,7 +123,7 @@ impl From<BlockState> for Fill {
     fn from(state: BlockState) -> Self {
         match state {
             BlockState::Allocated => Self::Allocated,
-            BlockState::InFront => Self::InFront,
+            BlockState::InCache => Self::InCache,
             BlockState::Pending => Self::Pending,
             _ => Self::Free,
         }
@@ -182,7 +182,7 @@ impl Picture {
 
     /// Draws each region as a bar. Its length is proportional to its share of the largest region.
     fn moment(&mut self, regions: &[RegionSnapshot]) -> f64 {
-        self.legend(&[Fill::Allocated, Fill::InFront, Fill::Pending, Fill::Free, Fill::Mixed]);
+        self.legend(&[Fill::Allocated, Fill::InCache, Fill::Pending, Fill::Free, Fill::Mixed]);
         let largest = regions.iter().map(|region| region.size).max().unwrap_or(1).max(1);
         let mut y = TOP;
         if regions.is_empty() {
@@ -353,7 +353,7 @@ pub(super) mod tests {
             "format": 1, "device": 0, "granularity": 256, "regions": regions,
             "statistics": {
                 "requested": figure, "allocated": figure, "blocks": figure, "active": figure, "inactive_split": figure,
-                "reserved": figure, "regions": figure, "in_fronts": 0, "pending": [], "largest_free": 0,
+                "reserved": figure, "regions": figure, "in_caches": 0, "pending": [], "largest_free": 0,
                 "fragmentation": 0.5, "events_recorded": 0, "waits": 0, "retries": 0, "out_of_memory": 0
             }
         });
@@ -376,13 +376,13 @@ pub(super) mod tests {
     fn a_moment_has_a_bar_for_each_region_and_blocks_to_scale() {
         let regions = json!([
             {"address": 4096, "size": 1000, "blocks":
-                [block(0, 250, "allocated"), block(250, 250, "in_front"), block(500, 500, "pending")]},
+                [block(0, 250, "allocated"), block(250, 250, "in_cache"), block(500, 500, "pending")]},
             {"address": 8192, "size": 500, "blocks": [block(0, 500, "free")]},
         ]);
         let picture = of(&snapshot(regions, None));
-        let (allocated, front, pending) =
-            ((Fill::Allocated, 20, 300), (Fill::InFront, 320, 300), (Fill::Pending, 620, 600));
-        assert_eq!(shapes(&picture), [allocated, front, pending, (Fill::Free, 20, 600)]);
+        let (allocated, cached, pending) =
+            ((Fill::Allocated, 20, 300), (Fill::InCache, 320, 300), (Fill::Pending, 620, 600));
+        assert_eq!(shapes(&picture), [allocated, cached, pending, (Fill::Free, 20, 600)]);
         let tips: Vec<_> = picture.shapes.iter().map(|shape| shape.tip.as_str()).collect();
         assert!(tips.contains(&"n\nallocated, 250 bytes at offset 0\nstream 0x10"), "{tips:?}");
         assert!(picture.labels.iter().any(|label| label.text == "0x1000, 1000 B"));

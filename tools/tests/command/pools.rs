@@ -23,7 +23,7 @@ fn snapshot(trace_capacity: usize) -> Snapshot {
     let allocate = |size, stream| Buffer::<u8, _>::uninit(&pool, size, stream).unwrap();
     let kept = named("<script>alert(\"x\")</script> & more", || allocate(100_000, &stream));
     drop(allocate(5 << 20, &other));
-    // Fronts keep these blocks.
+    // Thread caches keep these blocks.
     drop((allocate(4096, &stream), allocate(1 << 20, &other)));
     let snapshot = pool.snapshot();
     drop(kept);
@@ -74,7 +74,7 @@ fn a_pool_is_drawn_at_a_moment_and_over_time() {
         let drawn = |class: &str| svg.matches(&format!("class=\"block {class}\"")).count();
         if trace_capacity == 0 {
             // One in the legend.
-            assert_eq!((drawn("allocated"), drawn("in-front")), (2, 3), "{svg}");
+            assert_eq!((drawn("allocated"), drawn("in-cache")), (2, 3), "{svg}");
             assert!(drawn("free") > 1 && svg.contains(", 102400 bytes at offset "), "{svg}");
         } else {
             assert_eq!((drawn("allocated"), drawn("freed"), drawn("free")), (2, 4, 3), "{svg}");

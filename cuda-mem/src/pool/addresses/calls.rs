@@ -1,18 +1,18 @@
 //! Allocations and frees on streams that the caller names for one call only.
 //!
 //! The caller may destroy such a stream right after the call, and the driver may give its handle to a new stream. So the
-//! pool passes the handle to the driver only during calls that name it. A front serves most calls without a value of the
-//! stream. It finds the stream by context, handle and driver's number, so that a new stream does not get blocks that an
-//! older one of the same handle freed. Frees do not need the number: blocks that a front lists for an ended stream are
-//! only given to others after a wait for the context.
+//! pool passes the handle to the driver only during calls that name it. A thread cache serves most calls without a
+//! value of the stream. It finds the stream by context, handle and driver's number, so that a new stream does not get
+//! blocks that an older one of the same handle freed. Frees do not need the number: blocks that a thread cache lists
+//! for an ended stream are only given to others after a wait for the context.
 //!
 //! Such a free records no event. The stream's last recorded work is then out of date, and the memory waits for the next
-//! call that names the stream and passes the fronts, or for the context. So that streams that have ended do not pile up,
-//! a context has a limited number of them (`MOST_UNMARKED`); the frees on further streams make a value, whose drop
-//! records an event.
+//! call that names the stream and passes the thread caches, or for the context. So that streams that have ended do not
+//! pile up, a context has a limited number of them (`MOST_UNMARKED`); the frees on further streams make a value, whose
+//! drop records an event.
 
-use super::super::front::{Freed, WholeBlock};
 use super::super::shared::{SharedPool, hint_of};
+use super::super::thread_cache::{Freed, WholeBlock};
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::memory::resource::{Block, PendingUse};
 use crate::stream::NamedStream;
@@ -33,7 +33,7 @@ impl SharedPool {
         if let Some(BlockSize { class: Some(class), .. }) = block_size(size, self.unit_log2)
             // SAFETY: this function's contract.
             && let Some(named) = unsafe { NamedStream::of_work(self.context(), raw) }
-            && let Some(found) = self.fronts.take_where(ThreadSlot::current(), (hint_of(raw), |kept| named.is(kept)), class, size)
+            && let Some(found) = self.caches.take_where(ThreadSlot::current(), (hint_of(raw), |kept| named.is(kept)), class, size)
         {
             return Ok(found.with_size(size).with_pending_use(PendingUse::InStreamOrder));
         }
@@ -50,17 +50,17 @@ impl SharedPool {
     #[inline]
     pub unsafe fn deallocate_for(self: &Arc<Self>, call: &'static str, block: Block, raw: CUstream) -> Result<()> {
         if let Some(BlockSize { bytes, class: Some(class) }) = block_size(block.size(), self.unit_log2)
-            && self.fronts.keep_size(bytes)
+            && self.caches.keep_size(bytes)
             && raw != CU_STREAM_PER_THREAD
             && !self.noted.may_count(block.device_pointer())
         {
             let context = self.source.own.context();
             let is = (hint_of(raw), |kept: &Stream| kept.has_handle(context, raw));
             let thread = ThreadSlot::current();
-            match self.fronts.keep_where(thread, is, Stream::may_leave_unmarked, &block, WholeBlock { bytes, class }) {
+            match self.caches.keep_where(thread, is, Stream::may_leave_unmarked, &block, WholeBlock { bytes, class }) {
                 Freed::Kept => return Ok(()),
                 Freed::Full => {
-                    self.spill_front(thread);
+                    self.spill_cache(thread);
                     return Ok(());
                 }
                 Freed::NewStream | Freed::Busy => {}

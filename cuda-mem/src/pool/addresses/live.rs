@@ -14,7 +14,7 @@ use core::ptr::with_exposed_provenance_mut;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// The largest blocks of the table, in bytes. By default the fronts of pools keep no larger ones.
+/// The largest blocks of the table, in bytes. By default the thread caches of pools keep no larger ones.
 const LARGEST: usize = 1 << 20;
 /// 2 to this power maps share the blocks, so that threads rarely contend.
 const PARTS: u32 = 6;

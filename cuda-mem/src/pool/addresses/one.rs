@@ -51,7 +51,7 @@ pub struct Addresses<K: Kind = Any> {
 
 #[derive(Debug)]
 enum AddressSource<K> {
-    /// A pool that records nothing about its blocks. Its fronts serve calls without a value of the stream.
+    /// A pool that records nothing about its blocks. Its thread caches serve calls without a value of the stream.
     Direct(Pool<K>),
     /// A pool that records a trace or its live blocks.
     Watched(Pool<K>),
@@ -251,7 +251,7 @@ impl<K: Kind> Addresses<K> {
     unsafe fn allocate(&self, call: &'static str, size: usize, stream: CUstream) -> Result<Block> {
         match &self.source {
             // SAFETY: this function's contract.
-            AddressSource::Direct(pool) => unsafe { pool.shares.core().allocate_for(call, size, stream) },
+            AddressSource::Direct(pool) => unsafe { pool.refs.core().allocate_for(call, size, stream) },
             // SAFETY: as above.
             _ => unsafe { self.allocate_by_value(call, size, stream) },
         }
@@ -279,8 +279,8 @@ impl<K: Kind> Addresses<K> {
     unsafe fn deallocate(&self, call: &'static str, block: Block, stream: CUstream) -> Result<()> {
         match &self.source {
             // SAFETY: this function's contract.
-            AddressSource::Direct(pool) => match unsafe { pool.shares.core().deallocate_for(call, block, stream) } {
-                Err(error) => end_with_context(pool.shares.core(), block, error),
+            AddressSource::Direct(pool) => match unsafe { pool.refs.core().deallocate_for(call, block, stream) } {
+                Err(error) => end_with_context(pool.refs.core(), block, error),
                 freed => freed,
             },
             // SAFETY: as above.

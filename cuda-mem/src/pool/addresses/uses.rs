@@ -142,7 +142,7 @@ impl<K: Kind> Addresses<K> {
 
     /// The pool, whose memory can wait for the work of several streams.
     fn core(&self, call: &'static str) -> Result<&Arc<SharedPool>> {
-        self.pool().map(|pool| pool.shares.core()).ok_or_else(|| {
+        self.pool().map(|pool| pool.refs.core()).ok_or_else(|| {
             let rule = "it must be a pool: other memory waits for the work of one stream only";
             Error::invalid(call, "resource", "no pool", rule)
         })

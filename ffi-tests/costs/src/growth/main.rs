@@ -1,9 +1,10 @@
 //! How costs grow: with live blocks, streams, threads, free memory and idle streams.
 //!
-//! `growth` measures our pool, our pool without fronts and the driver's pool, over the driver that the environment
-//! names, and prints a CSV table to standard output; `scripts/growth-picture` draws it. The goals and whether they are
-//! met go to standard error. `--brief` is a short run that only shows that it works. Names of cases (`blocks`, `streams`,
-//! `threads`, `holes`, `idle-streams`) or of pools (`pool`, `pool without fronts`, `driver`) run only these, and
+//! `growth` measures our pool, our pool without thread caches and the driver's pool, over the driver that the
+//! environment names, and prints a CSV table to standard output; `scripts/growth-picture` draws it. The goals and
+//! whether they are met go to standard error. `--brief` is a short run that only shows that it works. Names of cases
+//! (`blocks`, `streams`,
+//! `threads`, `holes`, `idle-streams`) or of pools (`pool`, `pool without thread caches`, `driver`) run only these, and
 //! numbers run only these points.
 //!
 //! Blocks have 256 to 1024 bytes, so that ten million of them fit into 7 GiB.

@@ -8,7 +8,7 @@ use cuda_mem::{Context, Error, Stream};
 pub(crate) enum Subject {
     /// Our pool, as it is by default.
     Pool,
-    /// Our pool without fronts: the heap, which fronts spare most calls.
+    /// Our pool without thread caches: the heap, which thread caches spare most calls.
     Heap,
     /// The driver's own pool.
     Driver,
@@ -20,7 +20,7 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Self::Pool => "pool",
-            Self::Heap => "pool without fronts",
+            Self::Heap => "pool without thread caches",
             Self::Driver => "driver",
         }
     }
@@ -29,7 +29,7 @@ impl Subject {
     pub fn open(self, context: &Context) -> Result<Source, Error> {
         let mut options = PoolOptions::default();
         if self == Self::Heap {
-            options.front_capacity = 0;
+            options.cache_capacity = 0;
         }
         Ok(Source(match self {
             Self::Pool | Self::Heap => Pool::new(&DeviceMemory::new(context), &options)?.share(),

@@ -15,7 +15,7 @@ use testkit::sources::over_every_source;
 use testkit::suite::Outcome;
 use testkit::{Setup, alone, same};
 
-/// The pool's only region is one block of the largest size that fronts keep.
+/// The pool's only region is one block of the largest size that thread caches keep.
 const SIZE: usize = 1 << 20;
 
 fn tight(setup: &Setup) -> Result<AddressPools, Error> {
@@ -130,7 +130,7 @@ fn memory_is_reused_after_the_stream_that_freed_it() -> Outcome {
             for freeing in streams {
                 for next in streams {
                     let address = malloc(&pools, SIZE, home)?;
-                    // The second pair is served by the front.
+                    // The second pair is served by the thread cache.
                     free(&pools, address, SIZE, home)?;
                     let address = malloc(&pools, SIZE, home)?;
                     setup.context.synchronize()?;
@@ -159,7 +159,7 @@ fn a_stream_may_be_destroyed_right_after_a_call() -> Outcome {
             // Work of the stream before this one may be running.
             fill(setup, address, 99, stream)?;
             if round % 3 > 0 {
-                // A free that a front takes records no event.
+                // A free that a thread cache takes records no event.
                 free(&pools, address, SIZE, stream)?;
                 assert_eq!(malloc(&pools, SIZE, stream)?, address);
             }

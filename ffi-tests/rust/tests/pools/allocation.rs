@@ -47,7 +47,7 @@ fn work(setup: &Setup, upstream: &SharedResource) -> Outcome {
     drop(buffers);
     pool.release_unused()?;
     let statistics = pool.statistics();
-    assert_eq!((statistics.reserved.current, statistics.regions.current, statistics.in_fronts), (0, 0, 0));
+    assert_eq!((statistics.reserved.current, statistics.regions.current, statistics.in_caches), (0, 0, 0));
     assert_eq!(statistics.pending, []);
     assert_eq!(statistics.requested.total, statistics.requested.freed);
     // The pool starts again.
@@ -120,7 +120,7 @@ fn another_stream_gets_memory_when_its_work_has_passed() -> Outcome {
             let pool = device_pool(setup, |settings| {
                 settings.reuse = reuse;
                 settings.initial = 2 << 20;
-                settings.front_capacity = 0;
+                settings.cache_capacity = 0;
             })?;
             // The fill covers the whole pool and is delayed.
             delay(&one)?;
@@ -190,7 +190,8 @@ fn where_memory_runs_short_all_is_tried_in_turn() -> Outcome {
                 settings.on_out_of_memory = Some(Arc::new(hook));
             }),
         )?;
-        // Two regions in small blocks of two streams, most of them in fronts. They must be joined to one block again.
+        // Two regions in small blocks of two streams, most of them in thread caches. They must be joined to one block
+        // again.
         let small: Vec<_> = (0..64)
             .map(|number| Buffer::filled(&pool, 60_000, 1u8, if number % 2 == 0 { &one } else { &two }))
             .collect::<Result<_, _>>()?;
@@ -261,8 +262,8 @@ fn the_peak_of_what_blocks_use_is_exact_whatever_threads_do() -> Outcome {
     const SIZE: usize = 4096;
     const THREADS: usize = 4;
     alone(|setup| {
-        for front_capacity in [0, 1 << 20] {
-            let pool = device_pool(setup, |settings| settings.front_capacity = front_capacity)?;
+        for cache_capacity in [0, 1 << 20] {
+            let pool = device_pool(setup, |settings| settings.cache_capacity = cache_capacity)?;
             let (barrier, most) = (std::sync::Barrier::new(THREADS), [3, 20, 7, 1]);
             let work = || -> Result<(), Error> {
                 let stream = Stream::new(&setup.context)?;
@@ -285,12 +286,12 @@ fn the_peak_of_what_blocks_use_is_exact_whatever_threads_do() -> Outcome {
             let blocks = THREADS as u64 * most.iter().sum::<u64>();
             assert_eq!((statistics.blocks.total, statistics.blocks.current), (blocks, 0));
             let together = (THREADS * SIZE) as u64 * most.iter().max().unwrap_or(&0);
-            match front_capacity {
+            match cache_capacity {
                 0 => assert_eq!(statistics.active.peak, together),
-                // Fronts keep blocks that other threads cannot use.
+                // Thread caches keep blocks that other threads cannot use.
                 _ => assert!((together..=blocks * SIZE as u64).contains(&statistics.active.peak)),
             }
-            assert_eq!(statistics.active.current, statistics.in_fronts);
+            assert_eq!(statistics.active.current, statistics.in_caches);
         }
         Ok(())
     })
@@ -421,17 +422,17 @@ fn random_work(setup: &Setup, pool: &Pool<kind::Device>, threads: u64, rounds: u
 fn many_threads_and_streams_share_a_pool() -> Outcome {
     alone(|setup| {
         for reuse in [Reuse::SameStreamOnly, Reuse::WhenPassed, Reuse::Wait] {
-            for front_capacity in [0, 64 << 10, 8 << 20] {
+            for cache_capacity in [0, 64 << 10, 8 << 20] {
                 let pool = device_pool(setup, |settings| {
                     settings.reuse = reuse;
-                    settings.front_capacity = front_capacity;
+                    settings.cache_capacity = cache_capacity;
                     settings.maximum = 8 << 20;
                 })?;
                 random_work(setup, &pool, 4, 500)?;
                 let statistics = pool.statistics();
                 assert_eq!((statistics.requested.current, statistics.blocks.current), (0, 0));
                 println!(
-                    "{reuse:?}, {front_capacity}: {} waits, {} events",
+                    "{reuse:?}, {cache_capacity}: {} waits, {} events",
                     statistics.waits, statistics.events_recorded
                 );
                 pool.release_unused()?;
@@ -468,7 +469,7 @@ fn a_context_that_others_end_ends_the_pool_quietly() -> Outcome {
 /// The figures in the text of a refusal, from the pool's statistics.
 fn told(pool: &Pool<kind::Device>) -> String {
     let now = pool.statistics();
-    let free = now.reserved.current - now.active.current + now.in_fronts;
+    let free = now.reserved.current - now.active.current + now.in_caches;
     let (reserved, largest) = (now.reserved.current, now.largest_free);
     format!("the pool has {reserved} bytes reserved, {free} of them free, the largest free range {largest};")
 }
@@ -492,7 +493,7 @@ fn figures_of_refusals_are_those_of_the_statistics() -> Outcome {
             };
             refused(1 << 30); // with all of the pool free
             let kept = Buffer::filled(&pool, 60_000, 1u8, &stream)?;
-            drop(Buffer::filled(&pool, 60_000, 2u8, &stream)?); // in a front
+            drop(Buffer::filled(&pool, 60_000, 2u8, &stream)?); // in a thread cache
             refused(1 << 30);
             refused(4 << 20);
             drop(kept);

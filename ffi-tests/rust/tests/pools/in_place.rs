@@ -284,7 +284,7 @@ fn ragged_sizes_waste_little() -> Outcome {
     over_virtual_memory(|setup, memory| {
         let stream = Stream::new(&setup.context)?;
         let waste = |in_place: bool| -> Result<f64, Box<dyn std::error::Error>> {
-            let mut settings = options(|options| (options.initial, options.front_capacity) = (0, 0));
+            let mut settings = options(|options| (options.initial, options.cache_capacity) = (0, 0));
             settings.in_place = in_place;
             let pool = Pool::new(memory, &settings)?;
             let mut numbers = Numbers(11);

@@ -1,4 +1,4 @@
-//! Pools of a process that may not call membarrier, by which one thread empties another's front.
+//! Pools of a process that may not call membarrier, by which one thread empties another's cache.
 
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::pool::{Pool, PoolOptions};

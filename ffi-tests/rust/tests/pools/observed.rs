@@ -26,7 +26,7 @@ fn a_trace_tells_every_allocation_free_wait_and_region() -> Outcome {
         let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let pool = pool(setup, |settings| {
             (settings.initial, settings.maximum, settings.smallest_growth) = (1 << 20, 2 << 20, 1 << 20);
-            (settings.trace_capacity, settings.front_capacity) = (100, 0);
+            (settings.trace_capacity, settings.cache_capacity) = (100, 0);
         })?;
         let first = named("first", || Buffer::<u8, _>::uninit(&pool, 1 << 20, &one))?;
         let second = Buffer::<u8, _>::uninit(&pool, 1000, &one)?;
@@ -245,7 +245,8 @@ fn multithreaded_trace_shows_no_block_allocated_twice() -> Outcome {
         let pool = pool(setup, |settings| settings.trace_capacity = 1 << 20)?;
         let (shared, begin) = (Stream::new(&setup.context)?, Barrier::new(24));
         std::thread::scope(|scope| -> Result<(), Error> {
-            // On machines of few processors more threads than fronts with an owner, so that some share a front.
+            // On machines of few processors more threads than thread caches with an owner, so that some share a thread
+            // cache.
             let threads = (0..24usize).map(|number| {
                 let (pool, shared, begin) = (&pool, &shared, &begin);
                 scope.spawn(move || -> Result<(), Error> {
@@ -297,14 +298,14 @@ fn a_snapshot_shows_every_block() -> Outcome {
         let handle = |stream: &Stream| Some(stream.raw().addr() as u64);
         let expected = [
             (BlockState::Allocated, 4096, None),
-            (BlockState::InFront, 5120, handle(&two)),
+            (BlockState::InCache, 5120, handle(&two)),
             (BlockState::Pending, (1 << 20) + 256, handle(&two)),
             (BlockState::Free, (1 << 20) - 256 - 9216, None),
         ];
         assert_eq!(states, expected);
         let json: serde_json::Value = serde_json::from_str(&snapshot.to_json())?;
         assert_eq!(json["regions"][0]["blocks"][0]["name"], "weights \"0\"");
-        assert_eq!(json["regions"][0]["blocks"][1]["state"], "in_front");
+        assert_eq!(json["regions"][0]["blocks"][1]["state"], "in_cache");
         assert_eq!(json["statistics"]["requested"]["current"], 4000);
         assert_eq!(snapshot.statistics.pending[0].bytes, 5120 + (1 << 20) + 256);
         drop(weights);
@@ -313,9 +314,9 @@ fn a_snapshot_shows_every_block() -> Outcome {
         let snapshot = pool.snapshot();
         let text = snapshot.to_json();
         assert!(!text.contains("weights"), "a name ends with its block: {text}");
-        // Nothing waits any more, and all free memory is one range, whatever fronts keep.
+        // Nothing waits any more, and all free memory is one range, whatever thread caches keep.
         let statistics = snapshot.statistics;
-        assert!(statistics.in_fronts > 0);
+        assert!(statistics.in_caches > 0);
         assert_eq!((statistics.pending, statistics.fragmentation), (Vec::new(), 0.0));
         assert_eq!(statistics.largest_free, statistics.reserved.current);
         Ok(())

@@ -142,7 +142,7 @@ fn a_stream_may_end_while_a_pool_has_memory_that_it_freed() -> Outcome {
                 // SAFETY: the stream lives longer than this value.
                 let stream = unsafe { Stream::borrow_raw(&setup.context, raw) };
                 delay(&stream)?;
-                // A large block goes to the heap, a small one to a front.
+                // A large block goes to the heap, a small one to a thread cache.
                 let buffer = Buffer::filled(&pool, size, 1u8, &stream)?;
                 drop(buffer);
                 drop(stream);
@@ -325,7 +325,7 @@ fn what_idle_threads_keep_is_bounded_and_taken_back() -> Outcome {
         let mut settings = PoolOptions::default();
         settings.initial = 8 * SIZE;
         settings.maximum = 8 * SIZE;
-        settings.front_capacity = SIZE / 4;
+        settings.cache_capacity = SIZE / 4;
         let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
         let work = || -> Result<(), Error> {
             let stream = Stream::new(&setup.context)?;
@@ -337,11 +337,11 @@ fn what_idle_threads_keep_is_bounded_and_taken_back() -> Outcome {
             threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
         })?;
         // All threads have ended.
-        let kept = pool.statistics().in_fronts;
+        let kept = pool.statistics().in_caches;
         assert!(kept > 0 && kept <= 8 * (SIZE as u64 / 4), "{kept} bytes");
         let all = Buffer::filled(&pool, 8 * SIZE, 2u8, &Stream::new(&setup.context)?)?;
         same("all of it", &all.to_vec()?, &[2; 8 * SIZE])?;
-        assert_eq!(pool.statistics().in_fronts, 0);
+        assert_eq!(pool.statistics().in_caches, 0);
         Ok(())
     })
 }

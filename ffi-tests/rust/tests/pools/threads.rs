@@ -25,7 +25,8 @@ fn no_block_is_two_threads_at_once() -> Outcome {
         let taken: Vec<_> = (0..region.size as usize / unit).map(|_| AtomicBool::new(false)).collect();
         let (stream, begin) = (Stream::new(&setup.context)?, Barrier::new(THREADS));
         std::thread::scope(|scope| {
-            // On machines of few processors more threads than fronts with an owner, so that some share a front.
+            // On machines of few processors more threads than thread caches with an owner, so that some share a thread
+            // cache.
             let threads = (0..THREADS).map(|_| {
                 let (resource, stream, taken, begin) = (&resource, &stream, &taken, &begin);
                 scope.spawn(move || -> Result<(), Error> {
@@ -93,7 +94,8 @@ fn a_pool_ends_with_its_last_handle_and_its_last_buffer() -> Outcome {
             let pool = Pool::new(&source, &PoolOptions::default())?;
             drop(source);
             let make = || Buffer::<u32, _>::zeroed(&pool, 100, &stream);
-            // Fronts of three threads get blocks and what the buffers held. The last buffers end on another thread.
+            // Thread caches of three threads get blocks and what the buffers held. The last buffers end on another
+            // thread.
             let left = std::thread::scope(|scope| -> Result<Vec<_>, Error> {
                 let threads = (0..3).map(|_| {
                     scope.spawn(|| -> Result<_, Error> {
@@ -124,7 +126,7 @@ fn a_pool_ends_with_its_last_handle_and_its_last_buffer() -> Outcome {
 fn threads_on_an_exhausted_pool_never_share_buffer_bytes() -> Outcome {
     alone(|setup| {
         let mut settings = PoolOptions::default();
-        // So short that threads often empty each other's fronts.
+        // So short that threads often empty each other's caches.
         (settings.initial, settings.maximum) = (1 << 20, 1 << 20);
         let pool = Pool::new(&PinnedMemory::new(&setup.context), &settings)?;
         std::thread::scope(|scope| {

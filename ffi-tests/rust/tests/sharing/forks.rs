@@ -36,7 +36,7 @@ impl Things {
         let (stream, device) = (Stream::new(context)?, DeviceMemory::new(context));
         let signals = Signals::new(context)?;
         let mut options = PoolOptions::default();
-        options.front_capacity = 0;
+        options.cache_capacity = 0;
         let pool = Pool::new(&device, &options)?;
         let mut ring = signals.ring_to_device(2)?;
         ring.push_slice(&[1, 2])?;

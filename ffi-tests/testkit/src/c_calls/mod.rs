@@ -397,7 +397,7 @@ impl Calls<'_> {
                     largest_growth: 0,
                     // Over virtual memory this is one chunk, unless there are many.
                     maximum: if self.byte().is_multiple_of(4) { 64 << 20 } else { self.size() as u64 },
-                    front_capacity: 0,
+                    cache_capacity: 0,
                     trace_capacity: u64::from(self.byte()),
                     growth_factor: f64::from(self.byte()) / 64.0,
                     reuse: flags as i32,

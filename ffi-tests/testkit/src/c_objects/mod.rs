@@ -313,7 +313,7 @@ pub fn pool_options(maximum: u64) -> cudamem_pool_options {
         smallest_growth: 0,
         largest_growth: 0,
         maximum,
-        front_capacity: 0,
+        cache_capacity: 0,
         trace_capacity: 0,
         growth_factor: 0.0,
         reuse: 0,

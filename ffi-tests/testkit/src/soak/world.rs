@@ -218,7 +218,7 @@ impl World {
 fn pool_settings(number: usize) -> PoolOptions {
     let mut settings = PoolOptions::default();
     (settings.initial, settings.smallest_growth, settings.largest_growth) = (0, 1 << 17, 1 << 18);
-    (settings.maximum, settings.front_capacity) = (2 << 20, 1 << 17);
+    (settings.maximum, settings.cache_capacity) = (2 << 20, 1 << 17);
     settings.reuse = [Reuse::Wait, Reuse::WhenPassed, Reuse::SameStreamOnly][number % 3];
     settings.trace_capacity = if number % 4 == 1 { 1000 } else { 0 };
     settings.tracking = if number % 4 == 2 { Tracked::Names } else { Tracked::No };

@@ -22,12 +22,12 @@ use testkit::{Setup, alone, same};
 pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     let (context, options) = (&setup.context, PoolOptions::default());
     let pinned = PinnedMemory::new(context);
-    // Each block comes from the heap. Otherwise the front serves the block that its stream freed last.
-    let mut without_fronts = PoolOptions::default();
-    without_fronts.front_capacity = 0;
+    // Each block comes from the heap. Otherwise the thread cache serves the block that its stream freed last.
+    let mut without_caches = PoolOptions::default();
+    without_caches.cache_capacity = 0;
     let mut all = vec![
         ("a pool", Pool::new(&pinned, &options)?.share()),
-        ("a pool without fronts", Pool::new(&pinned, &without_fronts)?.share()),
+        ("a pool without thread caches", Pool::new(&pinned, &without_caches)?.share()),
     ];
     for (name, wish) in [
         ("a pool of mapped memory", CoherencePolicy::Preferred),
@@ -40,7 +40,7 @@ pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>
         }
     }
     let of_host = VirtualMemory::host(context, &VirtualOptions::default());
-    match of_host.and_then(|memory| Pool::new(&memory, &without_fronts)) {
+    match of_host.and_then(|memory| Pool::new(&memory, &without_caches)) {
         Err(error @ Error::Unsupported { .. }) => println!("skipped: a pool in place: {error}"),
         pool => all.push(("a pool in place", pool?.share())),
     }

@@ -24,13 +24,13 @@ use testkit::forks::in_child;
 use testkit::suite::Outcome;
 use testkit::{LIMIT, Setup, alone, check_call, in_time};
 
-/// A block of the largest size that fronts keep.
+/// A block of the largest size that thread caches keep.
 const SIZE: usize = 1 << 20;
 /// Longer than work takes that waits for nothing.
 const SHORT: Duration = Duration::from_millis(100);
 /// How many streams of others end between calls.
 const MANY: usize = 1000;
-/// How many of them may stay unknown to a context, and how many streams a front and a heap keep.
+/// How many of them may stay unknown to a context, and how many streams a thread cache and a heap keep.
 const FEW: usize = 128 + 64 + 32;
 
 /// A stream that the library knows nothing of.
@@ -94,7 +94,7 @@ fn default_streams_of_two_contexts_are_two_streams() -> Outcome {
             drop(held);
             here.synchronize()?;
 
-            // The front knows the other context's stream now.
+            // The thread cache knows the other context's stream now.
             let held = hold(&here)?;
             free(&memory, address, SIZE, null_mut())?;
             let block = Buffer::<u8, _>::uninit(&pool, SIZE, &there)?;
@@ -116,7 +116,7 @@ fn figures_tell_default_streams_of_two_contexts_apart() -> Outcome {
             let (here, there) = (Stream::legacy_default(&setup.context), Stream::legacy_default(&elsewhere));
             let pool = Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?;
             let pending = || pool.statistics().pending.iter().map(|pending| pending.bytes).collect::<Vec<_>>();
-            // A front keeps no blocks of more than 1 MiB.
+            // A thread cache keeps no blocks of more than 1 MiB.
             for (size, both) in [(SIZE, false), (SIZE, true), (2 * SIZE, false), (2 * SIZE, true)] {
                 let blocks = [&here, &there].map(|stream| Buffer::<u8, _>::uninit(&pool, size, stream));
                 let held = [Some(hold(&there)?), if both { Some(hold(&here)?) } else { None }];
@@ -247,7 +247,7 @@ fn a_freed_block_gets_no_name() -> Outcome {
             let blocks = pool.snapshot().regions.into_iter().flat_map(|region| region.blocks);
             blocks.filter_map(|block| block.name).collect::<Vec<_>>()
         };
-        // In a front, and in the heap.
+        // In a thread cache, and in the heap.
         for size in [1000, 4 * SIZE] {
             let first = Buffer::<u8, _>::uninit(&pool, size, &stream)?;
             let address = first.device_pointer();

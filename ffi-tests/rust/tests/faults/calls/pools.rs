@@ -23,7 +23,7 @@ pub fn pools(driver: &Driver) -> Outcome {
     settings.initial = 1 << 16;
     settings.smallest_growth = 1 << 16;
     settings.maximum = 1 << 18;
-    settings.front_capacity = 1 << 12;
+    settings.cache_capacity = 1 << 12;
     pool_work(&Pool::new(&DeviceMemory::new(&context), &settings)?, &one, &two)?;
     pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
     let upstream = DevicePool::new(&context, &DriverPoolOptions::default())?;
@@ -37,7 +37,7 @@ pub fn pools_in_place(driver: &Driver) -> Outcome {
     let stream = Stream::new(&context)?;
     let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
     let mut options = PoolOptions::default();
-    (options.initial, options.maximum, options.front_capacity) = (CHUNK, 4 * CHUNK, 0);
+    (options.initial, options.maximum, options.cache_capacity) = (CHUNK, 4 * CHUNK, 0);
     let pool = Pool::new(&memory, &options)?;
     let work = || -> Outcome {
         let buffer = |size: usize, mark: u8| Buffer::filled(&pool, size, mark, &stream);

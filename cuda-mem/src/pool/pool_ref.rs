@@ -2,7 +2,7 @@
 
 use super::shared::SharedPool;
 use super::source::memory_of_source;
-use super::threads::front_count;
+use super::threads::cache_count;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
@@ -11,55 +11,52 @@ use crate::{Error, Result, Stream};
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// A handle of the pool whose reference count buffers share. A pool has one for each front, in cache lines of its own,
-/// so that threads do not all write one count. `WATCHED` pools record a trace or their live blocks; others pay nothing
-/// for it.
+/// A handle of the pool whose reference count buffers share. A pool has one for each thread cache, in cache lines of
+/// its own, so that threads do not all write one count. `WATCHED` pools record a trace or their live blocks; others pay
+/// nothing for it.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Share<const WATCHED: bool> {
+struct PoolRef<const WATCHED: bool> {
     core: Arc<SharedPool>,
 }
 
-/// All shares of a pool.
+/// All references to a pool.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct PoolRefs {
     core: Arc<SharedPool>,
-    shares: Box<[SharedResource]>,
+    refs: Box<[SharedResource]>,
 }
 
-impl Shares {
+impl PoolRefs {
     pub fn new(core: SharedPool) -> Self {
         let core = Arc::new(core);
-        let share = |core: Arc<SharedPool>| -> SharedResource {
+        let reference = |core: Arc<SharedPool>| -> SharedResource {
             match core.watch {
-                None => Arc::new(Share::<false> { core }),
-                Some(_) => Arc::new(Share::<true> { core }),
+                None => Arc::new(PoolRef::<false> { core }),
+                Some(_) => Arc::new(PoolRef::<true> { core }),
             }
         };
-        let shares = (0..front_count()).map(|_| share(core.clone())).collect();
-        Self { core, shares }
+        let refs = (0..cache_count()).map(|_| reference(core.clone())).collect();
+        Self { core, refs }
     }
 
     pub fn core(&self) -> &Arc<SharedPool> {
         &self.core
     }
 
-    /// The share of the calling thread.
+    /// The reference of the calling thread.
     #[inline]
     pub fn own(&self) -> &SharedResource {
-        &self.shares[ThreadSlot::current().number() & (self.shares.len() - 1)]
+        &self.refs[ThreadSlot::current().number() & (self.refs.len() - 1)]
     }
 }
 
-impl Drop for Shares {
+impl Drop for PoolRefs {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_after_host_function(Self {
-                core: self.core.clone(),
-                shares: core::mem::take(&mut self.shares),
-            });
+            return drop_after_host_function(Self { core: self.core.clone(), refs: core::mem::take(&mut self.refs) });
         }
-        if !self.core.fronts.release_held() {
+        if !self.core.caches.release_held() {
             self.core.context().drop_errors().push("the end of a pool", no_membarrier());
         }
         if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.options.on_leak) {
@@ -80,7 +77,7 @@ fn no_membarrier() -> Error {
 
 // SAFETY: the heap's blocks lie in memory of the source and do not overlap. A stream gets a block if the work of
 // the block's former streams runs before the stream's next work.
-unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
+unsafe impl<const WATCHED: bool> MemoryResource for PoolRef<WATCHED> {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         match &self.core.watch {
@@ -99,7 +96,7 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
 
     #[inline]
     fn cache_set_id(&self) -> Option<NonZeroUsize> {
-        if WATCHED { None } else { Some(self.core.fronts.cache_set_id()) }
+        if WATCHED { None } else { Some(self.core.caches.cache_set_id()) }
     }
 
     #[inline]

@@ -1,29 +1,29 @@
-//! The lock of a front. A thread that finds a front in use goes to the heap and does not wait.
+//! The lock of a thread cache. A thread that finds a thread cache in use goes to the heap and does not wait.
 
 use super::sync::{AtomicBool, Ordering, UnsafeCell, yield_now};
 
 /// A value that one thread at a time may use.
 ///
-/// The lock of a front with an owner: the owner enters with plain stores, while it [is present](crate::cpu::presence).
-/// Other threads [close](Self::close) the lock, and wait until the owner has left. The lock of a front without an owner:
-/// threads close it to enter, which is one locked operation.
+/// The lock of a thread cache with an owner: the owner enters with plain stores, while it [is
+/// present](crate::cpu::presence). Other threads [close](Self::close) the lock, and wait until the owner has left. The
+/// lock of a thread cache without an owner: threads close it to enter, which is one locked operation.
 #[derive(Debug)]
-pub(super) struct FrontLock<T> {
+pub(super) struct CacheLock<T> {
     /// Keeps the owner out, and other threads.
     closed: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: only the thread that is inside reaches the value, which is `Send`.
-unsafe impl<T: Send> Sync for FrontLock<T> {}
+unsafe impl<T: Send> Sync for CacheLock<T> {}
 
 /// The lock is closed. Its drop opens the lock.
 #[derive(Debug)]
 pub(super) struct Closed<'lock, T> {
-    lock: &'lock FrontLock<T>,
+    lock: &'lock CacheLock<T>,
 }
 
-impl<T> FrontLock<T> {
+impl<T> CacheLock<T> {
     pub fn new(value: T) -> Self {
         Self { closed: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }

@@ -1,9 +1,10 @@
-//! Fronts: caches of the blocks that threads freed last, by stream and size. The same stream gets such a block at once.
+//! Thread caches: caches of the blocks that threads freed last, by stream and size. The same stream gets such a block
+//! at once.
 //!
-//! Each thread uses one front. A front keeps whole blocks of the heap, and the heap counts them as used. It takes them
-//! back when a front is full, or when memory runs short.
+//! Each thread uses one thread cache. A thread cache keeps whole blocks of the heap, and the heap counts them as used.
+//! It takes them back when a thread cache is full, or when memory runs short.
 
-use super::front_lock::{Closed, FrontLock};
+use super::cache_lock::{CacheLock, Closed};
 use super::sync::{Inside, SLOTS, Slot, heavy_fence, prepare_fences, wait_until_left};
 use super::tally::Tally;
 use crate::memory::resource::{Block, Keeping};
@@ -13,16 +14,16 @@ use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use stream_heap::CLASSES;
 
-/// How many streams one front keeps blocks of.
+/// How many streams one thread cache keeps blocks of.
 const MOST_STREAMS: usize = 64;
-/// A power of two. A front finds this many streams without a search, if their [hints](Keep::hint) differ.
+/// A power of two. A thread cache finds this many streams without a search, if their [hints](Keep::hint) differ.
 const HINTS: usize = 128;
-/// Of how many freed buffers of a stream a front keeps what they held.
+/// Of how many freed buffers of a stream a thread cache keeps what they held.
 const MOST_HELD: usize = 64;
-/// Blocks that leave a front, by the stream that freed them.
+/// Blocks that leave a thread cache, by the stream that freed them.
 pub(super) type Spill<S> = Vec<(S, Vec<Block>)>;
 
-/// A stream, as fronts keep it.
+/// A stream, as thread caches keep it.
 pub(super) trait Keep: Clone + PartialEq {
     /// What a buffer with this home stream holds.
     type Held: fmt::Debug;
@@ -72,27 +73,27 @@ impl Keep for char {
 }
 
 #[derive(Debug)]
-pub(super) struct Fronts<S: Keep> {
+pub(super) struct ThreadCaches<S: Keep> {
     /// The first `owned` belong to the threads with these numbers. All other threads share the rest.
-    fronts: Box<[Front<S>]>,
+    caches: Box<[ThreadCache<S>]>,
     owned: usize,
-    /// How many bytes each front may keep.
+    /// How many bytes each thread cache may keep.
     capacity: usize,
 }
 
 /// A cache of one thread, or of some threads that share it. Alone in its cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Front<S: Keep> {
-    cache: FrontLock<Cache<S>>,
+struct ThreadCache<S: Keep> {
+    cache: CacheLock<Cache<S>>,
     tally: Tally,
 }
 
-/// The stay of a thread in a front. Its end leaves the front.
+/// The stay of a thread in a thread cache. Its end leaves the thread cache.
 #[expect(dead_code, reason = "held for their drops")]
-enum Stay<'fronts, S: Keep> {
+enum Stay<'caches, S: Keep> {
     Own(Inside<'static>),
-    Shared(Closed<'fronts, Cache<S>>),
+    Shared(Closed<'caches, Cache<S>>),
 }
 
 /// What the heap counts for a block, which is smaller by what its user did not ask for.
@@ -102,28 +103,28 @@ pub(super) struct WholeBlock {
     pub class: usize,
 }
 
-/// The outcome of [`Fronts::keep`]. It has no blocks in it, so that the usual outcome is returned in a register.
+/// The outcome of [`ThreadCaches::keep`]. It has no blocks in it, so that the usual outcome is returned in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freed {
     Kept,
-    /// The front kept the block, and has more than it may keep. The caller must [spill](Fronts::spill) it.
+    /// The thread cache kept the block, and has more than it may keep. The caller must [spill](ThreadCaches::spill) it.
     Full,
-    /// The front has no blocks of the stream, or may not leave the stream as it is, and has not taken the block.
+    /// The thread cache has no blocks of the stream, or may not leave the stream as it is, and has not taken the block.
     NewStream,
-    /// Another thread uses the front. The caller must free the block to the heap.
+    /// Another thread uses the thread cache. The caller must free the block to the heap.
     Busy,
 }
 
-impl<S: Keep> Fronts<S> {
-    /// `owned` fronts with an owner, and `shared` ones, a power of two.
+impl<S: Keep> ThreadCaches<S> {
+    /// `owned` thread caches with an owner, and `shared` ones, a power of two.
     pub fn new(owned: usize, shared: usize, capacity: usize) -> Self {
         debug_assert!(owned <= SLOTS && shared.is_power_of_two());
         prepare_fences();
-        let front = |_| Front { cache: FrontLock::new(Cache::new(capacity)), tally: Tally::default() };
-        Self { fronts: (0..owned + shared).map(front).collect(), owned, capacity }
+        let thread_cache = |_| ThreadCache { cache: CacheLock::new(Cache::new(capacity)), tally: Tally::default() };
+        Self { caches: (0..owned + shared).map(thread_cache).collect(), owned, capacity }
     }
 
-    /// Whether fronts keep blocks of this size.
+    /// Whether thread caches keep blocks of this size.
     #[inline]
     pub fn keep_size(&self, bytes: usize) -> bool {
         bytes <= self.capacity
@@ -133,48 +134,50 @@ impl<S: Keep> Fronts<S> {
     /// caches have it while these live.
     #[inline]
     pub fn cache_set_id(&self) -> NonZeroUsize {
-        NonNull::from(&*self.fronts).addr()
+        NonNull::from(&*self.caches).addr()
     }
 
     /// Passes the thread's front to a closure, which makes no call that may block. `None` if another thread uses it.
     #[inline]
     fn enter<R>(&self, thread: Slot, work: impl FnOnce(&mut Cache<S>, &Tally) -> R) -> Option<R> {
-        let (front, _stay) = self.own(thread).or_else(|| self.shared(thread))?;
-        // SAFETY: the thread stays inside this front.
-        Some(unsafe { front.cache.with(|cache| work(cache, &front.tally)) })
+        let (thread_cache, _stay) = self.own(thread).or_else(|| self.shared(thread))?;
+        // SAFETY: the thread stays inside this thread cache.
+        Some(unsafe { thread_cache.cache.with(|cache| work(cache, &thread_cache.tally)) })
     }
 
-    /// The front that only this thread uses, unless another thread keeps it out.
+    /// The thread cache that only this thread uses, unless another thread keeps it out.
     #[inline]
-    fn own(&self, thread: Slot) -> Option<(&Front<S>, Stay<'_, S>)> {
+    fn own(&self, thread: Slot) -> Option<(&ThreadCache<S>, Stay<'_, S>)> {
         if thread.number() >= self.owned {
             return None;
         }
         let inside = thread.enter(self.cache_set_id())?;
-        let front = &self.fronts[thread.number()];
-        (!front.cache.is_closed()).then_some((front, Stay::Own(inside)))
+        let thread_cache = &self.caches[thread.number()];
+        (!thread_cache.cache.is_closed()).then_some((thread_cache, Stay::Own(inside)))
     }
 
-    /// The front that this thread shares with others, unless one of them uses it. `None` for a thread with its own.
+    /// The thread cache that this thread shares with others, unless one of them uses it. `None` for a thread with its
+    /// own.
     #[cold]
-    fn shared(&self, thread: Slot) -> Option<(&Front<S>, Stay<'_, S>)> {
-        let shared = thread.number().checked_sub(self.owned)? & (self.fronts.len() - self.owned - 1);
-        let front = &self.fronts[self.owned + shared];
-        Some((front, Stay::Shared(front.cache.try_close()?)))
+    fn shared(&self, thread: Slot) -> Option<(&ThreadCache<S>, Stay<'_, S>)> {
+        let shared = thread.number().checked_sub(self.owned)? & (self.caches.len() - self.owned - 1);
+        let thread_cache = &self.caches[self.owned + shared];
+        Some((thread_cache, Stay::Shared(thread_cache.cache.try_close()?)))
     }
 
-    /// Passes each front in turn to a closure. `false` if the system does not let the owners be kept out: passes none then.
-    fn each_front(&self, mut work: impl FnMut(&mut Cache<S>)) -> bool {
-        let _closed: Vec<Closed<'_, _>> = self.fronts.iter().map(|front| front.cache.close()).collect();
+    /// Passes each thread cache in turn to a closure. `false` if the system does not let the owners be kept out: passes
+    /// none then.
+    fn each_cache(&self, mut work: impl FnMut(&mut Cache<S>)) -> bool {
+        let _closed: Vec<Closed<'_, _>> = self.caches.iter().map(|thread_cache| thread_cache.cache.close()).collect();
         if !heavy_fence() {
             return false;
         }
-        for (number, front) in self.fronts.iter().enumerate() {
+        for (number, thread_cache) in self.caches.iter().enumerate() {
             if number < self.owned {
                 wait_until_left(number, self.cache_set_id());
             }
-            // SAFETY: the front was closed before the fence, and its owner has left since.
-            unsafe { front.cache.with(&mut work) };
+            // SAFETY: the thread cache was closed before the fence, and its owner has left since.
+            unsafe { thread_cache.cache.with(&mut work) };
         }
         true
     }
@@ -224,8 +227,10 @@ impl<S: Keep> Fronts<S> {
         held: impl FnOnce() -> S::Held,
     ) -> Keeping {
         let number = inside.slot();
-        let (true, Some(front)) = (number < self.owned, self.fronts.get(number)) else { return Keeping::Nothing };
-        if front.cache.is_closed() {
+        let (true, Some(thread_cache)) = (number < self.owned, self.caches.get(number)) else {
+            return Keeping::Nothing;
+        };
+        if thread_cache.cache.is_closed() {
             return Keeping::Nothing;
         }
         let work = |cache: &mut Cache<S>| {
@@ -233,7 +238,7 @@ impl<S: Keep> Fronts<S> {
             if cache.bytes + whole.bytes > cache.capacity {
                 return Keeping::Nothing;
             }
-            front.tally.freed(block.size(), whole.bytes);
+            thread_cache.tally.freed(block.size(), whole.bytes);
             cache.push_at(index, block, whole);
             let kept = &mut cache.streams[index];
             if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
@@ -242,15 +247,15 @@ impl<S: Keep> Fronts<S> {
             }
             Keeping::Block
         };
-        // SAFETY: the thread is present, no other thread has its number, and it found the front open.
-        unsafe { front.cache.with(work) }
+        // SAFETY: the thread is present, no other thread has its number, and it found the thread cache open.
+        unsafe { thread_cache.cache.with(work) }
     }
 
     /// Gives up what freed buffers held, now and for ever. Call it when the last handle of the pool has gone: what a
-    /// front keeps would keep the pool. `false` if the system does not let the owners be kept out.
+    /// thread cache keeps would keep the pool. `false` if the system does not let the owners be kept out.
     #[must_use]
     pub fn release_held(&self) -> bool {
-        self.each_front(|cache| {
+        self.each_cache(|cache| {
             cache.keeps_held = false;
             cache.streams.iter_mut().for_each(|kept| kept.held = Vec::new());
         })
@@ -302,7 +307,7 @@ impl<S: Keep> Fronts<S> {
         kept.unwrap_or(Freed::Busy)
     }
 
-    /// Keeps the first block of a stream, as [`keep`](Self::keep) does. `None` if another thread uses the front.
+    /// Keeps the first block of a stream, as [`keep`](Self::keep) does. `None` if another thread uses the thread cache.
     /// Otherwise the caller must give the returned blocks to the heap. They may hold the last reference to a stream: drop
     /// it outside of locks.
     #[cold]
@@ -316,29 +321,29 @@ impl<S: Keep> Fronts<S> {
         })
     }
 
-    /// Takes out what the thread's front has too much. The caller must give it to the heap.
+    /// Takes out what the thread's cache has too much. The caller must give it to the heap.
     #[cold]
     pub fn spill(&self, thread: Slot) -> Spill<S> {
         self.enter(thread, |cache, _| cache.spill()).unwrap_or_default()
     }
 
     /// Passes the blocks of each stream to a closure, which takes them all and makes no call that may block. The streams
-    /// stay, with the room for their blocks: a heap that is short of memory takes the blocks of fronts often.
+    /// stay, with the room for their blocks: a heap that is short of memory takes the blocks of thread caches often.
     pub fn empty(&self, mut give: impl FnMut(&S, &mut dyn Iterator<Item = Block>)) {
-        self.each_front(|cache| cache.empty(&mut give));
+        self.each_cache(|cache| cache.empty(&mut give));
     }
 
-    /// Takes all blocks and streams out of the fronts.
+    /// Takes all blocks and streams out of the thread caches.
     pub fn drain(&self) -> Spill<S> {
         let mut drained = Vec::new();
-        self.each_front(|cache| drained.extend(cache.drain()));
+        self.each_cache(|cache| drained.extend(cache.drain()));
         drained
     }
 
-    /// Whether a block is in no front, for certain.
+    /// Whether a block is in no thread cache, for certain.
     pub fn has_not(&self, address: u64) -> bool {
         let mut found = false;
-        let looked = self.each_front(|cache| {
+        let looked = self.each_cache(|cache| {
             found |= cache.blocks().any(|(_, block)| block.device_pointer() == address);
         });
         looked && !found
@@ -346,11 +351,11 @@ impl<S: Keep> Fronts<S> {
 
     /// Calls `show` for every block, with its stream.
     pub fn each(&self, mut show: impl FnMut(&S, Block)) {
-        self.each_front(|cache| cache.blocks().for_each(|(stream, block)| show(stream, block)));
+        self.each_cache(|cache| cache.blocks().for_each(|(stream, block)| show(stream, block)));
     }
 
     pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
-        self.fronts.iter().map(|front| &front.tally)
+        self.caches.iter().map(|thread_cache| &thread_cache.tally)
     }
 }
 
@@ -367,7 +372,7 @@ struct Cache<S: Keep> {
     keeps_held: bool,
 }
 
-/// The blocks of one stream in a front.
+/// The blocks of one stream in a thread cache.
 #[derive(Debug)]
 struct StreamBlocks<S: Keep> {
     /// Kept, so that no other stream gets its handle.
