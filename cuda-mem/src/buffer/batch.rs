@@ -2,7 +2,7 @@
 
 use super::copy::check_apart;
 use super::work::Work;
-use super::{Access, Buffer, Route, route};
+use super::{Access, Buffer, DeviceRoute, route};
 use crate::error::{PeerError, call, or_older};
 use crate::memory::resource::Kind;
 use crate::stream::host_copies::waits_within;
@@ -77,7 +77,7 @@ pub struct CopyBatch<'buffers> {
 
 /// Copies between a destination and a source, one of which the stream's device reaches only by access to it.
 struct FarCopies<'buffers> {
-    route: Route<'buffers>,
+    route: DeviceRoute<'buffers>,
     contexts: [&'buffers Context; 2],
     /// The copies in the batch's arrays that use access.
     direct: Range<usize>,

@@ -75,7 +75,7 @@ pub use growable::GrowableBuffer;
 pub use host::{HostRead, HostWrite};
 pub(crate) use memory::Place;
 pub use peers::PeerRoute;
-pub(crate) use peers::{Route, route};
+pub(crate) use peers::{DeviceRoute, route};
 #[cfg(feature = "sharing")]
 pub(crate) use share::has_own_handle;
 pub use store::StoreScope;

@@ -71,7 +71,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 /// How a context's device copies bytes between two memories: by which access, and whether the driver can do without. All
 /// copies and comparisons ask this.
 #[derive(Debug)]
-pub(crate) struct Route<'a> {
+pub(crate) struct DeviceRoute<'a> {
     /// Of the destination and the source. None for host memory.
     ordinals: [Option<i32>; 2],
     /// The access that the device needs to the destination and to the source. None for memory that it reaches anyway.
@@ -94,7 +94,7 @@ pub(crate) fn route<'a>(
     context: &Context,
     to: Option<&'a (impl Viewed + ?Sized)>,
     from: Option<&'a (impl Viewed + ?Sized)>,
-) -> Route<'a> {
+) -> DeviceRoute<'a> {
     let mut needed = [to.and_then(|to| needed_access(to, context)), from.and_then(|from| needed_access(from, context))];
     if let Some(to) = &mut needed[0] {
         to.other_side = from.and_then(access_to);
@@ -102,10 +102,10 @@ pub(crate) fn route<'a>(
     if let Some(from) = &mut needed[1] {
         from.other_side = to.and_then(access_to);
     }
-    Route { ordinals: [to.and_then(Viewed::device_ordinal), from.and_then(Viewed::device_ordinal)], needed }
+    DeviceRoute { ordinals: [to.and_then(Viewed::device_ordinal), from.and_then(Viewed::device_ordinal)], needed }
 }
 
-impl<'a> Route<'a> {
+impl<'a> DeviceRoute<'a> {
     /// Whether the context's device certainly accesses both sides. Gives access at the first need.
     pub fn ensure_access(&self, context: &Context) -> bool {
         self.needed.iter().flatten().all(|needed| needed.ensure(context))

@@ -4,7 +4,7 @@ use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
 use super::processor::{self, Users};
 use crate::array::view::memory::ViewMemory;
-use crate::buffer::{BatchOptions, Route, Viewed, copy_all, route};
+use crate::buffer::{BatchOptions, DeviceRoute, Viewed, copy_all, route};
 use crate::error::call;
 use crate::memory::resource::{SharedResource, kind::Any};
 use crate::memory::{DeviceMemory, DevicePool};
@@ -32,7 +32,7 @@ pub(super) struct StepRunner<'a> {
     /// The stream for work that only the source's device does. It differs from `stream` in a copy between devices.
     source_stream: &'a Stream,
     /// The access of the stream's device on which the plan relies.
-    route: Route<'a>,
+    route: DeviceRoute<'a>,
     /// Whether that access has stayed. Without it, no more steps run.
     pub has_access: bool,
     host: Option<HostTemporary>,
@@ -64,7 +64,7 @@ impl<'a> StepRunner<'a> {
     pub fn new(
         steps: &[Step],
         (to, from): (&'a ViewMemory<'a>, &'a ViewMemory<'a>),
-        route: Route<'a>,
+        route: DeviceRoute<'a>,
         (stream, source_stream): (&'a Stream, &'a Stream),
         options: &ViewCopyOptions<'_>,
     ) -> Result<Self> {
