@@ -3,7 +3,7 @@
 use super::graphs::CapturedGraph;
 use super::recorder::{self, Recorder};
 use crate::error::CaptureRefusal;
-use crate::stream::{LastWork, Present, Used};
+use crate::stream::{Used, WorkUnknown};
 use crate::{Error, Event, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::Arc;
@@ -101,47 +101,38 @@ struct Work<'order> {
 }
 
 impl Work<'_> {
-    /// Makes a call with the stream while the stream is present. Only its own thread may ask about a thread's default
-    /// stream.
-    fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
+    /// Finds out what is left of the work, as [`Stream::work_left`] does. Only its own thread may ask about a thread's
+    /// default stream.
+    fn left<R>(
+        &self,
+        with_stream: impl FnOnce() -> R,
+        with_event: impl FnOnce(Arc<Event>) -> R,
+        done: R,
+    ) -> Result<R, WorkUnknown> {
         if self.thread.is_some_and(|thread| thread != thread::current().id()) {
-            return Present::No(LastWork::Unknown);
+            return Err(WorkUnknown::Ended);
         }
-        match self.until {
-            Some(used) => self.stream.while_present_since(used, call),
-            None => self.stream.while_present(call),
-        }
+        self.stream.work_left(self.until, with_stream, with_event, done)
     }
 
     fn record(&self, recorder: &mut Recorder) -> Result<Mark<Arc<Event>>> {
-        match self.while_present(|| recorder.record(self.stream)) {
-            Present::Yes(recorded) => recorded,
-            Present::No(LastWork::Before(event)) => Ok(Mark::Event(event)),
-            Present::No(LastWork::Done) => Ok(Mark::Over),
-            Present::No(LastWork::Unknown) | Present::Captured => Ok(Mark::NotNow),
-        }
+        let recorded = self.left(|| recorder.record(self.stream), |event| Ok(Mark::Event(event)), Ok(Mark::Over));
+        recorded.unwrap_or(Ok(Mark::NotNow))
     }
 
     fn is_idle(&self) -> bool {
-        match self.while_present(|| recorder::is_idle(self.stream)) {
-            Present::Yes(idle) => idle,
-            Present::No(LastWork::Before(event)) => recorder::is_past(&event),
-            Present::No(LastWork::Done) => true,
-            Present::No(LastWork::Unknown) | Present::Captured => false,
-        }
+        self.left(|| recorder::is_idle(self.stream), |event| recorder::is_past(&event), true) == Ok(true)
     }
 
     fn drain(&self, call: &'static str) -> Result<()> {
-        match self.while_present(|| recorder::drain(call, [self.stream])) {
-            Present::Yes(drained) => drained,
-            Present::No(LastWork::Before(event)) => recorder::reach(&event),
-            Present::No(LastWork::Done) => Ok(()),
-            Present::No(LastWork::Unknown) if self.thread.is_some() => {
+        match self.left(|| recorder::drain(call, [self.stream]), |event| recorder::reach(&event), Ok(())) {
+            Ok(drained) => drained,
+            Err(WorkUnknown::Ended) if self.thread.is_some() => {
                 let rule = "the thread must free its memory, or the driver must record an event for it, while it runs";
                 Err(Error::invalid(call, "stream", "the per-thread default stream of another thread", rule))
             }
-            Present::No(LastWork::Unknown) => Err(ended(call)),
-            Present::Captured => Err(CaptureRefusal::OtherThread.of(call)),
+            Err(WorkUnknown::Ended) => Err(ended(call)),
+            Err(WorkUnknown::Captured) => Err(CaptureRefusal::OtherThread.of(call)),
         }
     }
 }

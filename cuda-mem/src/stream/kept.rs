@@ -37,7 +37,7 @@ fn all_last_work() -> MutexGuard<'static, AllLastWork> {
 
 /// What is known of the work of a stream that is not present.
 #[derive(Clone)]
-pub(crate) enum LastWork {
+enum LastWork {
     /// It is done when the event has passed.
     Before(Arc<Event>),
     Done,
@@ -49,11 +49,11 @@ pub(crate) enum LastWork {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Used(u64);
 
-/// The outcome of [`Stream::while_present`].
-pub(crate) enum Present<R> {
-    Yes(R),
-    /// The program has no value for the stream, which may have ended.
-    No(LastWork),
+/// Why nobody knows what is left of a stream's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkUnknown {
+    /// The program has no value for the stream, which may have ended, and its last work is unknown.
+    Ended,
     /// Another thread captures the stream.
     Captured,
 }
@@ -115,30 +115,35 @@ impl Stream {
         matches!(self.inner.ownership, StreamOwnership::Kept)
     }
 
-    /// Makes a call with the stream, which does not end during the call. Makes none if the stream may have ended.
-    pub(crate) fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
-        self.while_present_or(call, |_| !self.inner.core.is_unmarked())
-    }
-
-    /// Makes a call with the stream, which does not end during the call. If the stream may have ended, makes no call
-    /// and returns what is known of the work that it had when it [was used](Self::note_used). Work queued later does
-    /// not count.
-    pub(crate) fn while_present_since<R>(&self, used: Used, call: impl FnOnce() -> R) -> Present<R> {
-        self.while_present_or(call, |turn| turn >= used.0)
-    }
-
-    fn while_present_or<R>(&self, call: impl FnOnce() -> R, is_known: impl FnOnce(u64) -> bool) -> Present<R> {
+    /// Finds out what is left of the stream's work, by a call with the stream, which does not end during the call. If the
+    /// stream may have ended, by a call with the event behind its last work, or `done` if that is done. Work queued after a
+    /// [use](Self::note_used) does not count then.
+    pub(crate) fn work_left<R>(
+        &self,
+        until: Option<Used>,
+        with_stream: impl FnOnce() -> R,
+        with_event: impl FnOnce(Arc<Event>) -> R,
+        done: R,
+    ) -> Result<R, WorkUnknown> {
         if !self.is_kept() {
-            return Present::Yes(call());
+            return Ok(with_stream());
         }
         // The drop of the last value waits for this submission, or is seen here.
-        let Ok(_submission) = self.gate().try_submit() else { return Present::Captured };
+        let Ok(submission) = self.gate().try_submit() else { return Err(WorkUnknown::Captured) };
         if self.inner.core.is_present() {
-            return Present::Yes(call());
+            return Ok(with_stream());
         }
-        let all = all_last_work();
-        let known = all.get(&self.inner.core.id).filter(|(turn, _)| is_known(*turn));
-        Present::No(known.map_or(LastWork::Unknown, |(_, last)| last.clone()))
+        let is_known = |turn: u64| match until {
+            Some(used) => turn >= used.0,
+            None => !self.inner.core.is_unmarked(),
+        };
+        let last = all_last_work().get(&self.inner.core.id).filter(|(turn, _)| is_known(*turn)).cloned();
+        drop(submission);
+        match last {
+            Some((_, LastWork::Before(event))) => Ok(with_event(event)),
+            Some((_, LastWork::Done)) => Ok(done),
+            Some((_, LastWork::Unknown)) | None => Err(WorkUnknown::Ended),
+        }
     }
 
     /// Notes work that uses memory of a pool, which the value's drop may not mark. The last work is then unknown until

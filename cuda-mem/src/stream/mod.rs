@@ -12,7 +12,7 @@ pub(crate) mod order;
 mod owner;
 
 use crate::locks::Mutex;
-pub(crate) use kept::{LastWork, Present, Used};
+pub(crate) use kept::{Used, WorkUnknown};
 pub(crate) use named::NamedStream;
 use owner::{StreamOwner, StreamOwnership};
 

@@ -9,7 +9,6 @@ use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::drop_errors::DropErrors;
 use crate::locks::Mutex;
-use crate::stream::{LastWork, Present};
 use crate::{Context, Driver, Stream};
 use core::mem;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -90,12 +89,7 @@ fn is_idle(stream: &Stream) -> bool {
     let Ok(_relaxed) = RelaxedCalls::begin(stream.context().driver()) else { return false };
     // That stream is another one on each thread.
     stream.raw() != CU_STREAM_PER_THREAD
-        && match stream.while_present(|| stream.is_done()) {
-            Present::Yes(done) => done == Ok(true),
-            Present::No(LastWork::Before(event)) => event.is_done() == Ok(true),
-            Present::No(LastWork::Done) => true,
-            Present::No(LastWork::Unknown) | Present::Captured => false,
-        }
+        && stream.work_left(None, || stream.is_done(), |event| event.is_done(), Ok(true)) == Ok(Ok(true))
 }
 
 /// An own pool without buffers. Its drop destroys it, after the frees under way.

@@ -7,7 +7,6 @@ use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::postponed_frees::{EventAfter, PostponedFree, WorkBefore};
 use crate::lifetime::waiting::{self, Target};
-use crate::stream::{LastWork, Present};
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUresult};
@@ -148,12 +147,7 @@ impl Context {
             if stream.raw() == CU_STREAM_PER_THREAD {
                 return None;
             }
-            match stream.while_present(|| last.order_after(stream)) {
-                Present::Yes(ordered) => ordered.ok()?,
-                Present::No(LastWork::Before(event)) => last.wait(&event).ok()?,
-                Present::No(LastWork::Done) => {}
-                Present::No(LastWork::Unknown) | Present::Captured => return None,
-            }
+            stream.work_left(None, || last.order_after(stream), |event| last.wait(&event), Ok(())).ok()?.ok()?;
         }
         Some(last)
     }
