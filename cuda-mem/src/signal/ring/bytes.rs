@@ -1,10 +1,8 @@
 //! Ends of rings whose items are bytes, for programs that know an item's size only at run time.
 
-use super::super::memory::SignalLines;
-use super::layout::Layout;
-use super::protocol::{RingEnd, RingMemory, RingSide};
+use super::WaitPolicy;
+use super::protocol::{RingEnd, RingMemory};
 use super::raw::RawMemory;
-use super::{Signals, WaitPolicy};
 use crate::{Error, Result};
 
 /// The CPU's side of a ring to the device whose items have a size in bytes that is chosen at run time: it pushes.
@@ -20,7 +18,7 @@ use crate::{Error, Result};
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct ByteProducer {
-    pub(super) end: RingEnd<u8, RawMemory>,
+    pub(super) end: RingEnd<RawMemory>,
 }
 
 /// The CPU's side of a ring from the device whose items have a size in bytes that is chosen at run time: it pops.
@@ -35,7 +33,7 @@ pub struct ByteProducer {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct ByteConsumer {
-    pub(super) end: RingEnd<u8, RawMemory>,
+    pub(super) end: RingEnd<RawMemory>,
 }
 
 /// Number of items in `bytes` bytes.
@@ -46,46 +44,7 @@ fn count(call: &'static str, bytes: usize, item_size: usize) -> Result<usize> {
     Ok(bytes / item_size)
 }
 
-/// Pushes whole items.
-fn push(
-    call: &'static str,
-    end: &mut RingEnd<u8, RawMemory>,
-    bytes: &[u8],
-    count: usize,
-    item_size: usize,
-) -> Result<usize> {
-    end.push_with(call, count, |memory, slots, first| {
-        let run = &bytes[first * item_size..(first + slots.len()) * item_size];
-        // SAFETY: the slots are free, and the run has one item of the ring's size for each slot.
-        unsafe { memory.write(slots, run) };
-    })
-}
-
-/// Pops whole items.
-fn pop(
-    call: &'static str,
-    end: &mut RingEnd<u8, RawMemory>,
-    bytes: &mut [u8],
-    count: usize,
-    item_size: usize,
-) -> Result<usize> {
-    end.pop_with(call, count, |memory, slots, first| {
-        let run = &mut bytes[first * item_size..(first + slots.len()) * item_size];
-        // SAFETY: the slots are filled, and the run has one item of the ring's size for each slot.
-        unsafe { memory.read(slots, run) };
-    })
-}
-
 impl ByteProducer {
-    pub(in super::super) fn new(
-        signals: &Signals,
-        layout: Layout,
-        consumer: SignalLines,
-        producer: SignalLines,
-    ) -> Self {
-        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
-    }
-
     /// The size of an item in bytes.
     pub fn item_size(&self) -> usize {
         self.end.memory.item_size()
@@ -101,9 +60,8 @@ impl ByteProducer {
     #[inline]
     pub fn push_slice(&mut self, items: &[u8]) -> Result<usize> {
         const CALL: &str = "ByteProducer::push_slice";
-        let item_size = self.item_size();
-        let count = count(CALL, items.len(), item_size)?;
-        push(CALL, &mut self.end, items, count, item_size)
+        let count = count(CALL, items.len(), self.item_size())?;
+        self.end.push(CALL, items, count)
     }
 
     /// Pushes at least one item, and waits for room if necessary. Returns the number of items: 0 only if the other end
@@ -115,44 +73,15 @@ impl ByteProducer {
     /// as [`push_slice`](Self::push_slice); the context has ended; the device has failed.
     pub fn send(&mut self, items: &[u8], policy: &WaitPolicy) -> Result<usize> {
         const CALL: &str = "ByteProducer::send";
-        let item_size = self.item_size();
-        let count = count(CALL, items.len(), item_size)?;
+        let count = count(CALL, items.len(), self.item_size())?;
         if count == 0 {
             return Ok(0);
         }
-        self.end.send(&CALL, policy, |end| push(CALL, end, items, count, item_size))
-    }
-
-    /// Number of items that have room now.
-    ///
-    /// # Errors
-    ///
-    /// The other end's index is impossible: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
-    pub fn room(&mut self) -> Result<usize> {
-        Ok(self.end.room("ByteProducer::room", u32::MAX)? as usize)
-    }
-
-    /// Whether the other end has closed: nobody pops any more.
-    pub fn is_closed(&self) -> bool {
-        RingMemory::<u8>::is_closed(&self.end.memory, RingSide::Consumer)
-    }
-
-    /// Closes this end, as its drop does: no more items come. The other end still gets the pushed items.
-    pub fn close(&mut self) {
-        RingMemory::<u8>::close(&self.end.memory, RingSide::Producer);
+        self.end.send(&CALL, policy, |end| end.push(CALL, items, count))
     }
 }
 
 impl ByteConsumer {
-    pub(in super::super) fn new(
-        signals: &Signals,
-        layout: Layout,
-        consumer: SignalLines,
-        producer: SignalLines,
-    ) -> Self {
-        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
-    }
-
     /// The size of an item in bytes.
     pub fn item_size(&self) -> usize {
         self.end.memory.item_size()
@@ -167,9 +96,8 @@ impl ByteConsumer {
     #[inline]
     pub fn pop_slice(&mut self, items: &mut [u8]) -> Result<usize> {
         const CALL: &str = "ByteConsumer::pop_slice";
-        let item_size = self.item_size();
-        let count = count(CALL, items.len(), item_size)?;
-        pop(CALL, &mut self.end, items, count, item_size)
+        let count = count(CALL, items.len(), self.item_size())?;
+        self.end.pop(CALL, items, count)
     }
 
     /// Pops at least one item, and waits if necessary. Returns the number of items: 0 only if the other end has closed
@@ -181,30 +109,10 @@ impl ByteConsumer {
     /// [`pop_slice`](Self::pop_slice); the context has ended; the device has failed.
     pub fn receive(&mut self, items: &mut [u8], policy: &WaitPolicy) -> Result<usize> {
         const CALL: &str = "ByteConsumer::receive";
-        let item_size = self.item_size();
-        let count = count(CALL, items.len(), item_size)?;
+        let count = count(CALL, items.len(), self.item_size())?;
         if count == 0 {
             return Ok(0);
         }
-        self.end.receive(&CALL, policy, |end| pop(CALL, end, items, count, item_size))
-    }
-
-    /// Number of items in the ring now.
-    ///
-    /// # Errors
-    ///
-    /// The other end's index is impossible: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
-    pub fn available(&mut self) -> Result<usize> {
-        Ok(self.end.filled("ByteConsumer::available", u32::MAX)? as usize)
-    }
-
-    /// Whether the other end has closed. The ring may still have items from before.
-    pub fn is_closed(&self) -> bool {
-        RingMemory::<u8>::is_closed(&self.end.memory, RingSide::Producer)
-    }
-
-    /// Closes this end, as its drop does: no more items are popped, so the other end need not wait for room.
-    pub fn close(&mut self) {
-        RingMemory::<u8>::close(&self.end.memory, RingSide::Consumer);
+        self.end.receive(&CALL, policy, |end| end.pop(CALL, items, count))
     }
 }

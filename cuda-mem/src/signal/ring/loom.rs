@@ -18,7 +18,11 @@ struct Watched {
     closed: [AtomicU32; 2],
 }
 
-impl RingMemory<u32> for Arc<Watched> {
+impl RingMemory for Arc<Watched> {
+    fn item_size(&self) -> usize {
+        size_of::<u32>()
+    }
+
     fn capacity(&self) -> u32 {
         2
     }
@@ -39,15 +43,15 @@ impl RingMemory<u32> for Arc<Watched> {
         self.closed[side as usize].store(1, Ordering::Release);
     }
 
-    unsafe fn write(&self, slots: Range<usize>, items: &[u32]) {
-        for (cell, item) in self.items[slots].iter().zip(items) {
+    unsafe fn write(&self, slots: Range<usize>, items: &[u8]) {
+        for (cell, item) in self.items[slots].iter().zip(bytemuck::cast_slice::<_, u32>(items)) {
             // SAFETY: the slots are the producer's, which loom checks.
             cell.with_mut(|at| unsafe { *at = *item });
         }
     }
 
-    unsafe fn read(&self, slots: Range<usize>, items: &mut [u32]) {
-        for (cell, item) in self.items[slots].iter().zip(items) {
+    unsafe fn read(&self, slots: Range<usize>, items: &mut [u8]) {
+        for (cell, item) in self.items[slots].iter().zip(bytemuck::cast_slice_mut::<_, u32>(items)) {
             // SAFETY: the slots are the consumer's, which loom checks.
             *item = cell.with(|at| unsafe { *at });
         }
@@ -69,7 +73,8 @@ fn ring_delivers_whole_items_in_order_and_drains_after_close() {
             let mut next = 1;
             while next <= 3 {
                 let items = [next, next + 1];
-                match producer.push(PUSH, &items[..(4 - next as usize).min(2)]) {
+                let count = (4 - next as usize).min(2);
+                match producer.push(PUSH, bytemuck::cast_slice(&items[..count]), count) {
                     Ok(0) => thread::yield_now(),
                     Ok(count) => next += count as u32,
                     Err(error) => panic!("{error}"),
@@ -83,7 +88,7 @@ fn ring_delivers_whole_items_in_order_and_drains_after_close() {
         loop {
             let closed = consumer.memory.is_closed(RingSide::Producer);
             let mut items = [0; 2];
-            let count = consumer.pop(POP, &mut items).expect("the indices fit");
+            let count = consumer.pop(POP, bytemuck::cast_slice_mut(&mut items), 2).expect("the indices fit");
             for item in &items[..count] {
                 assert_eq!(*item, expected);
                 expected += 1;

@@ -18,6 +18,7 @@ use crate::{Result, Stream};
 use bytemuck::Pod;
 pub use bytes::{ByteConsumer, ByteProducer};
 use core::fmt;
+use core::marker::PhantomData;
 pub(super) use layout::Layout;
 pub use layout::RingDescriptor;
 use protocol::{RingEnd, RingMemory, RingSide};
@@ -50,7 +51,8 @@ pub use raw::RingHandle;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Producer<T: Pod> {
-    end: RingEnd<T, RawMemory>,
+    end: RingEnd<RawMemory>,
+    item: PhantomData<fn(T) -> T>,
 }
 
 /// The CPU's end of a ring from the device. It has no clones. A kernel uses the other end, by the
@@ -84,14 +86,11 @@ pub struct Producer<T: Pod> {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Consumer<T: Pod> {
-    end: RingEnd<T, RawMemory>,
+    end: RingEnd<RawMemory>,
+    item: PhantomData<fn(T) -> T>,
 }
 
 impl<T: Pod> Producer<T> {
-    pub(super) fn new(signals: &Signals, layout: Layout, consumer: SignalLines, producer: SignalLines) -> Self {
-        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
-    }
-
     /// Pushes an item if there is room. Returns whether it did.
     ///
     /// # Errors
@@ -99,7 +98,7 @@ impl<T: Pod> Producer<T> {
     /// The other end's index is impossible: [`SignalError::OutOfStep`].
     #[inline]
     pub fn push(&mut self, item: T) -> Result<bool> {
-        Ok(self.end.push("Producer::push", core::slice::from_ref(&item))? == 1)
+        Ok(self.end.push("Producer::push", bytemuck::bytes_of(&item), 1)? == 1)
     }
 
     /// Pushes as many of the first items of a slice as have room, and publishes them at once, with one fence. Returns
@@ -110,7 +109,7 @@ impl<T: Pod> Producer<T> {
     /// As [`push`](Self::push).
     #[inline]
     pub fn push_slice(&mut self, items: &[T]) -> Result<usize> {
-        self.end.push("Producer::push_slice", items)
+        self.end.push("Producer::push_slice", bytemuck::cast_slice(items), items.len())
     }
 
     /// Pushes all items, and waits for room if necessary. Returns the number of pushed items, which is less than all
@@ -123,41 +122,20 @@ impl<T: Pod> Producer<T> {
     pub fn send(&mut self, items: &[T], policy: &WaitPolicy) -> Result<usize> {
         const CALL: &str = "Producer::send";
         // If the other end has closed, nobody would pop the items.
-        let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(CALL, items)? };
-        while sent < items.len() {
-            match self.end.send(&CALL, policy, |end| end.push(CALL, &items[sent..]))? {
+        let (bytes, count) = (bytemuck::cast_slice(items), items.len());
+        let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(CALL, bytes, count)? };
+        while sent < count {
+            let rest = &bytes[sent * size_of::<T>()..];
+            match self.end.send(&CALL, policy, |end| end.push(CALL, rest, count - sent))? {
                 0 => break,
                 count => sent += count,
             }
         }
         Ok(sent)
     }
-
-    /// Number of items that have room now.
-    ///
-    /// # Errors
-    ///
-    /// As [`push`](Self::push).
-    pub fn room(&mut self) -> Result<usize> {
-        Ok(self.end.room("Producer::room", u32::MAX)? as usize)
-    }
-
-    /// Whether the other end has closed: nobody pops any more.
-    pub fn is_closed(&self) -> bool {
-        RingMemory::<T>::is_closed(&self.end.memory, RingSide::Consumer)
-    }
-
-    /// Closes this end, as its drop does: no more items come. The other end still gets the pushed items.
-    pub fn close(&mut self) {
-        RingMemory::<T>::close(&self.end.memory, RingSide::Producer);
-    }
 }
 
 impl<T: Pod> Consumer<T> {
-    pub(super) fn new(signals: &Signals, layout: Layout, consumer: SignalLines, producer: SignalLines) -> Self {
-        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
-    }
-
     /// Pops an item, if the ring has one.
     ///
     /// # Errors
@@ -166,7 +144,7 @@ impl<T: Pod> Consumer<T> {
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>> {
         let mut item = T::zeroed();
-        let count = self.end.pop("Consumer::pop", core::slice::from_mut(&mut item))?;
+        let count = self.end.pop("Consumer::pop", bytemuck::bytes_of_mut(&mut item), 1)?;
         Ok((count == 1).then_some(item))
     }
 
@@ -178,7 +156,8 @@ impl<T: Pod> Consumer<T> {
     /// As [`pop`](Self::pop).
     #[inline]
     pub fn pop_slice(&mut self, items: &mut [T]) -> Result<usize> {
-        self.end.pop("Consumer::pop_slice", items)
+        let (count, bytes) = (items.len(), bytemuck::cast_slice_mut(items));
+        self.end.pop("Consumer::pop_slice", bytes, count)
     }
 
     /// Pops at least one item, and waits if necessary. Returns the number of items: 0 only if the other end has closed
@@ -193,30 +172,12 @@ impl<T: Pod> Consumer<T> {
         if items.is_empty() {
             return Ok(0);
         }
-        self.end.receive(&CALL, policy, |end| end.pop(CALL, items))
-    }
-
-    /// Number of items in the ring now.
-    ///
-    /// # Errors
-    ///
-    /// As [`pop`](Self::pop).
-    pub fn available(&mut self) -> Result<usize> {
-        Ok(self.end.filled("Consumer::available", u32::MAX)? as usize)
-    }
-
-    /// Whether the other end has closed. The ring may still have items from before.
-    pub fn is_closed(&self) -> bool {
-        RingMemory::<T>::is_closed(&self.end.memory, RingSide::Producer)
-    }
-
-    /// Closes this end, as its drop does: no more items are popped, so the other end need not wait for room.
-    pub fn close(&mut self) {
-        RingMemory::<T>::close(&self.end.memory, RingSide::Consumer);
+        let (count, bytes) = (items.len(), bytemuck::cast_slice_mut(items));
+        self.end.receive(&CALL, policy, |end| end.pop(CALL, bytes, count))
     }
 }
 
-impl<T: Pod> RingEnd<T, RawMemory> {
+impl RingEnd<RawMemory> {
     /// Waits until `push` has pushed something. Returns the number of items, or 0 if the other end has closed.
     fn send(
         &mut self,
@@ -226,7 +187,7 @@ impl<T: Pod> RingEnd<T, RawMemory> {
     ) -> Result<usize> {
         let (signals, state) = (self.memory.signals.clone(), self.memory.state.clone());
         let poll = || {
-            if RingMemory::<T>::is_closed(&self.memory, RingSide::Consumer) {
+            if self.memory.is_closed(RingSide::Consumer) {
                 return Ok(Some(0));
             }
             Ok(Some(push(self)?).filter(|count| *count != 0))
@@ -238,11 +199,8 @@ impl<T: Pod> RingEnd<T, RawMemory> {
                 call,
                 what: "the head of the full ring",
                 comparison: "at least",
-                wanted: {
-                    let capacity = RingMemory::<T>::capacity(&self.memory);
-                    u64::from(self.position().wrapping_sub(capacity).wrapping_add(1))
-                },
-                seen: u64::from(RingMemory::<T>::index(&self.memory, RingSide::Consumer)),
+                wanted: u64::from(self.position().wrapping_sub(self.memory.capacity()).wrapping_add(1)),
+                seen: u64::from(self.memory.index(RingSide::Consumer)),
                 waited,
             }
             .into()),
@@ -260,7 +218,7 @@ impl<T: Pod> RingEnd<T, RawMemory> {
         let (signals, state) = (self.memory.signals.clone(), self.memory.state.clone());
         let poll = || {
             // Read this before the items: the other end closes after its last push.
-            let closed = RingMemory::<T>::is_closed(&self.memory, RingSide::Producer);
+            let closed = self.memory.is_closed(RingSide::Producer);
             let count = pop(self)?;
             Ok((count != 0 || closed).then_some(count))
         };
@@ -272,7 +230,7 @@ impl<T: Pod> RingEnd<T, RawMemory> {
                 what: "the tail of the empty ring",
                 comparison: "at least",
                 wanted: u64::from(self.position().wrapping_add(1)),
-                seen: u64::from(RingMemory::<T>::index(&self.memory, RingSide::Producer)),
+                seen: u64::from(self.memory.index(RingSide::Producer)),
                 waited,
             }
             .into()),
@@ -282,8 +240,39 @@ impl<T: Pod> RingEnd<T, RawMemory> {
 
 /// The common functions of all ends.
 macro_rules! ends {
-    ($($end:ident<$item:ty> $(of $of:ident)? closes $side:ident),*) => { $(
-        impl$(<$of: Pod>)? $end$(<$of>)? {
+    ($($end:ident $(<$item:ident>)? closes $side:ident before $other:ident, $count:ident is $counted:ident;)*) => { $(
+        impl$(<$item: Pod>)? $end$(<$item>)? {
+            pub(super) fn new(
+                signals: &Signals,
+                layout: Layout,
+                consumer: SignalLines,
+                producer: SignalLines,
+            ) -> Self {
+                let end = RingEnd::new(RawMemory::new(signals, layout, consumer, producer));
+                Self { end, $(item: PhantomData::<fn($item) -> $item>)? }
+            }
+
+            /// Number of items that this end can push or pop now.
+            ///
+            /// # Errors
+            ///
+            /// The other end's index is impossible: [`SignalError::OutOfStep`].
+            pub fn $count(&mut self) -> Result<usize> {
+                const CALL: &str = concat!(stringify!($end), "::", stringify!($count));
+                Ok(self.end.$counted(CALL, u32::MAX)? as usize)
+            }
+
+            /// Whether the other end has closed: it pops no more items, or pushes none after those in the ring.
+            pub fn is_closed(&self) -> bool {
+                self.end.memory.is_closed(RingSide::$other)
+            }
+
+            /// Closes this end, as its drop does. The other end still gets the items that were pushed, and waits for nothing
+            /// more.
+            pub fn close(&mut self) {
+                self.end.memory.close(RingSide::$side);
+            }
+
             /// What a kernel needs to use the other end. One kernel at a time may use it, with one thread; the next
             /// kernel continues where it ended.
             pub fn descriptor(&self) -> RingDescriptor {
@@ -316,7 +305,7 @@ macro_rules! ends {
 
             /// Number of items that the ring holds.
             pub fn capacity(&self) -> usize {
-                RingMemory::<$item>::capacity(&self.end.memory) as usize
+                self.end.memory.capacity() as usize
             }
 
             /// The placements of the consumer's memory (items and tail) and of the producer's memory (head).
@@ -333,20 +322,20 @@ macro_rules! ends {
             #[doc(hidden)]
             #[must_use]
             pub fn at_position(mut self, position: u32) -> Self {
-                RingMemory::<$item>::publish(&self.end.memory, RingSide::Producer, position);
-                RingMemory::<$item>::publish(&self.end.memory, RingSide::Consumer, position);
+                self.end.memory.publish(RingSide::Producer, position);
+                self.end.memory.publish(RingSide::Consumer, position);
                 self.end.restart(position);
                 self
             }
         }
 
-        impl$(<$of: Pod>)? Drop for $end$(<$of>)? {
+        impl$(<$item: Pod>)? Drop for $end$(<$item>)? {
             fn drop(&mut self) {
-                RingMemory::<$item>::close(&self.end.memory, RingSide::$side);
+                self.end.memory.close(RingSide::$side);
             }
         }
 
-        impl$(<$of: Pod>)? fmt::Debug for $end$(<$of>)? {
+        impl$(<$item: Pod>)? fmt::Debug for $end$(<$item>)? {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($end))
                     .field("descriptor", &self.descriptor())
@@ -358,8 +347,8 @@ macro_rules! ends {
     )* };
 }
 ends!(
-    Producer<T> of T closes Producer,
-    Consumer<T> of T closes Consumer,
-    ByteProducer<u8> closes Producer,
-    ByteConsumer<u8> closes Consumer
+    Producer<T> closes Producer before Consumer, room is room;
+    Consumer<T> closes Consumer before Producer, available is filled;
+    ByteProducer closes Producer before Consumer, room is room;
+    ByteConsumer closes Consumer before Producer, available is filled;
 );

@@ -6,7 +6,6 @@
 use super::indices::{View, runs};
 use crate::Result;
 use crate::signal::SignalError;
-use core::marker::PhantomData;
 use core::ops::Range;
 
 /// One side of a ring. Each side writes one line, with its index.
@@ -18,8 +17,11 @@ pub(super) enum RingSide {
     Consumer,
 }
 
-/// The memory of items and indices.
-pub(super) trait RingMemory<T> {
+/// The memory of items and indices. Items are bytes here; the ends know their types.
+pub(super) trait RingMemory {
+    /// The size of an item in bytes.
+    fn item_size(&self) -> usize;
+
     /// Number of items that the ring holds; a power of two.
     fn capacity(&self) -> u32;
 
@@ -40,29 +42,28 @@ pub(super) trait RingMemory<T> {
     /// # Safety
     ///
     /// The slots lie within the ring, are as many as the items, and belong to the producer now.
-    unsafe fn write(&self, slots: Range<usize>, items: &[T]);
+    unsafe fn write(&self, slots: Range<usize>, items: &[u8]);
 
     /// Reads items from slots.
     ///
     /// # Safety
     ///
     /// The slots lie within the ring, are as many as the items, and belong to the consumer now.
-    unsafe fn read(&self, slots: Range<usize>, items: &mut [T]);
+    unsafe fn read(&self, slots: Range<usize>, items: &mut [u8]);
 }
 
 /// One end: its own index, and the other's as last read.
 #[derive(Debug)]
-pub(super) struct RingEnd<T, M> {
+pub(super) struct RingEnd<M> {
     pub memory: M,
     view: View,
-    item: PhantomData<fn(T) -> T>,
 }
 
-impl<T, M: RingMemory<T>> RingEnd<T, M> {
+impl<M: RingMemory> RingEnd<M> {
     /// An end of an empty ring, both of whose indices are 0.
     pub fn new(memory: M) -> Self {
         let view = View { own: 0, other: 0, capacity: memory.capacity() };
-        Self { memory, view, item: PhantomData }
+        Self { memory, view }
     }
 
     /// Sets both indices of an empty ring.
@@ -96,72 +97,41 @@ impl<T, M: RingMemory<T>> RingEnd<T, M> {
         self.view.filled().ok_or_else(|| self.out_of_step(call).into())
     }
 
-    /// For the producer: writes as many items as have room, and publishes them at once. Returns their number.
+    /// For the producer: writes as many of `count` items as have room, and publishes them at once. Returns their number.
     #[inline]
-    pub fn push(&mut self, call: &'static str, items: &[T]) -> Result<usize> {
-        self.push_with(call, items.len(), |memory, slots, first| {
-            let run = &items[first..first + slots.len()];
-            // SAFETY: the slots are free, and are as many as the items.
-            unsafe { memory.write(slots, run) };
-        })
-    }
-
-    /// For the producer: writes up to `count` items, as many as have room, and publishes them at once. `write` gets
-    /// runs of free slots, and the index of each run's first item. Returns the number of items.
-    #[inline]
-    pub fn push_with(
-        &mut self,
-        call: &'static str,
-        count: usize,
-        mut write: impl FnMut(&M, Range<usize>, usize),
-    ) -> Result<usize> {
+    pub fn push(&mut self, call: &'static str, items: &[u8], count: usize) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
         let count = self.room(call, wanted)?.min(wanted);
         if count == 0 {
             return Ok(0);
         }
-        let mut first = 0;
+        let (mut rest, item_size) = (items, self.memory.item_size());
         for slots in runs(self.view.own, count, self.view.capacity) {
-            // The slots are free: the consumer has published that it read them.
-            let next = first + slots.len();
-            write(&self.memory, slots, first);
-            first = next;
+            let (run, others) = rest.split_at(slots.len() * item_size);
+            // SAFETY: the slots are free, because the consumer has published that it read them. The run has as many items.
+            unsafe { self.memory.write(slots, run) };
+            rest = others;
         }
         self.view.own = self.view.own.wrapping_add(count);
         self.memory.publish(RingSide::Producer, self.view.own);
         Ok(count as usize)
     }
 
-    /// For the consumer: reads as many items as the ring has, and frees their slots at once. Returns their number.
+    /// For the consumer: reads up to `count` items, as many as the ring has, and frees their slots at once. Returns their
+    /// number.
     #[inline]
-    pub fn pop(&mut self, call: &'static str, items: &mut [T]) -> Result<usize> {
-        self.pop_with(call, items.len(), |memory, slots, first| {
-            let run = &mut items[first..first + slots.len()];
-            // SAFETY: the slots are filled, and are as many as the items.
-            unsafe { memory.read(slots, run) };
-        })
-    }
-
-    /// For the consumer: reads up to `count` items, as many as the ring has, and frees their slots at once. `read` gets
-    /// runs of filled slots, and the index of each run's first item. Returns the number of items.
-    #[inline]
-    pub fn pop_with(
-        &mut self,
-        call: &'static str,
-        count: usize,
-        mut read: impl FnMut(&M, Range<usize>, usize),
-    ) -> Result<usize> {
+    pub fn pop(&mut self, call: &'static str, items: &mut [u8], count: usize) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
         let count = self.filled(call, wanted)?.min(wanted);
         if count == 0 {
             return Ok(0);
         }
-        let mut first = 0;
+        let (mut rest, item_size) = (items, self.memory.item_size());
         for slots in runs(self.view.own, count, self.view.capacity) {
-            // The slots are filled: the producer has published that it wrote them.
-            let next = first + slots.len();
-            read(&self.memory, slots, first);
-            first = next;
+            let (run, others) = rest.split_at_mut(slots.len() * item_size);
+            // SAFETY: the slots are filled, because the producer has published that it wrote them. The run has as many items.
+            unsafe { self.memory.read(slots, run) };
+            rest = others;
         }
         self.view.own = self.view.own.wrapping_add(count);
         self.memory.publish(RingSide::Consumer, self.view.own);

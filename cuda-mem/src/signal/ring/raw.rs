@@ -8,7 +8,6 @@ use crate::signal::base::{Kind, Signal};
 use crate::signal::memory::SignalLines;
 use crate::signal::uses::UseKind;
 use crate::signal::{Placement, Signals};
-use bytemuck::Pod;
 use core::fmt;
 use core::ops::{Deref, Range};
 use std::sync::Arc;
@@ -125,10 +124,6 @@ impl Sides {
         }
     }
 
-    pub fn item_size(&self) -> usize {
-        self.layout.item_size as usize
-    }
-
     /// The placements of the consumer's and of the producer's memory.
     pub fn placements(&self) -> (Placement, Placement) {
         (self.consumer.placement(), self.producer.placement())
@@ -145,7 +140,12 @@ impl Drop for RawMemory {
     }
 }
 
-impl<T: Pod> RingMemory<T> for RawMemory {
+impl RingMemory for RawMemory {
+    #[inline]
+    fn item_size(&self) -> usize {
+        self.layout.item_size as usize
+    }
+
     fn capacity(&self) -> u32 {
         self.layout.capacity
     }
@@ -172,14 +172,14 @@ impl<T: Pod> RingMemory<T> for RawMemory {
     }
 
     #[inline]
-    unsafe fn write(&self, slots: Range<usize>, items: &[T]) {
+    unsafe fn write(&self, slots: Range<usize>, items: &[u8]) {
         // SAFETY: the slots lie within the ring, whose items have this size. No reference to their memory exists.
-        unsafe { host_copy::store(items.as_ptr().cast(), self.item(slots.start), size_of_val(items)) };
+        unsafe { host_copy::store(items.as_ptr(), self.item(slots.start), items.len()) };
     }
 
     #[inline]
-    unsafe fn read(&self, slots: Range<usize>, items: &mut [T]) {
-        // SAFETY: as in `write`; any bytes are a value of `T`.
-        unsafe { host_copy::load(self.item(slots.start), items.as_mut_ptr().cast(), size_of_val(items)) };
+    unsafe fn read(&self, slots: Range<usize>, items: &mut [u8]) {
+        // SAFETY: as in `write`.
+        unsafe { host_copy::load(self.item(slots.start), items.as_mut_ptr(), items.len()) };
     }
 }

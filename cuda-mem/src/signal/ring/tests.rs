@@ -36,7 +36,11 @@ impl Heap {
     }
 }
 
-impl RingMemory<u64> for Arc<Heap> {
+impl RingMemory for Arc<Heap> {
+    fn item_size(&self) -> usize {
+        size_of::<u64>()
+    }
+
     fn capacity(&self) -> u32 {
         self.items.len() as u32
     }
@@ -57,27 +61,36 @@ impl RingMemory<u64> for Arc<Heap> {
         self.closed[side as usize].store(true, Ordering::Release);
     }
 
-    unsafe fn write(&self, slots: Range<usize>, items: &[u64]) {
-        for (cell, item) in self.items[slots].iter().zip(items) {
+    unsafe fn write(&self, slots: Range<usize>, items: &[u8]) {
+        for (cell, item) in self.items[slots].iter().zip(bytemuck::cast_slice::<_, u64>(items)) {
             // SAFETY: the slots are the producer's.
             unsafe { *cell.get() = *item };
         }
     }
 
-    unsafe fn read(&self, slots: Range<usize>, items: &mut [u64]) {
-        for (cell, item) in self.items[slots].iter().zip(items) {
+    unsafe fn read(&self, slots: Range<usize>, items: &mut [u8]) {
+        for (cell, item) in self.items[slots].iter().zip(bytemuck::cast_slice_mut::<_, u64>(items)) {
             // SAFETY: the slots are the consumer's.
             *item = unsafe { *cell.get() };
         }
     }
 }
 
-fn ends(capacity: u32, start: u32) -> (RingEnd<u64, Arc<Heap>>, RingEnd<u64, Arc<Heap>>) {
+fn ends(capacity: u32, start: u32) -> (RingEnd<Arc<Heap>>, RingEnd<Arc<Heap>>) {
     let heap = Heap::new(capacity, start);
     let (mut producer, mut consumer) = (RingEnd::new(heap.clone()), RingEnd::new(heap));
     producer.restart(start);
     consumer.restart(start);
     (producer, consumer)
+}
+
+fn push(producer: &mut RingEnd<Arc<Heap>>, items: &[u64]) -> Result<usize> {
+    producer.push(PUSH, bytemuck::cast_slice(items), items.len())
+}
+
+fn pop(consumer: &mut RingEnd<Arc<Heap>>, items: &mut [u64]) -> Result<usize> {
+    let count = items.len();
+    consumer.pop(POP, bytemuck::cast_slice_mut(items), count)
 }
 
 proptest! {
@@ -99,13 +112,13 @@ proptest! {
             if pushes {
                 let items: Vec<u64> = (next..next + count as u64).collect();
                 let expected = count.min(capacity as usize - model.len());
-                prop_assert_eq!(producer.push(PUSH, &items), Ok(expected));
+                prop_assert_eq!(push(&mut producer, &items), Ok(expected));
                 model.extend(&items[..expected]);
                 next += expected as u64;
             } else {
                 let mut items = vec![u64::MAX; count];
                 let expected: Vec<u64> = model.drain(..count.min(model.len())).collect();
-                prop_assert_eq!(consumer.pop(POP, &mut items), Ok(expected.len()));
+                prop_assert_eq!(pop(&mut consumer, &mut items), Ok(expected.len()));
                 prop_assert_eq!(&items[..expected.len()], &expected);
                 prop_assert!(items[expected.len()..].iter().all(|item| *item == u64::MAX));
             }
@@ -124,14 +137,14 @@ fn two_threads_pass_every_item_once_and_in_order() {
             let mut next = 0;
             while next < count {
                 let items: Vec<u64> = (next..count.min(next + 7)).collect();
-                next += producer.push(PUSH, &items).unwrap() as u64;
+                next += push(&mut producer, &items).unwrap() as u64;
                 std::thread::yield_now();
             }
         });
         let mut next = 0;
         while next < count {
             let mut items = [0; 5];
-            let popped = consumer.pop(POP, &mut items).unwrap();
+            let popped = pop(&mut consumer, &mut items).unwrap();
             for item in &items[..popped] {
                 assert_eq!(*item, next);
                 next += 1;
@@ -139,17 +152,17 @@ fn two_threads_pass_every_item_once_and_in_order() {
             std::thread::yield_now();
         }
         sender.join().unwrap();
-        assert_eq!(consumer.pop(POP, &mut [0]), Ok(0));
+        assert_eq!(pop(&mut consumer, &mut [0]), Ok(0));
     }
 }
 
 #[test]
 fn an_index_that_cannot_be_is_an_error_and_nothing_is_read() -> Result<()> {
     let (mut producer, mut consumer) = ends(4, 10);
-    producer.push(PUSH, &[1, 2, 3])?;
+    push(&mut producer, &[1, 2, 3])?;
     consumer.memory.publish(RingSide::Producer, 15);
     let mut items = [7; 4];
-    match consumer.pop(POP, &mut items) {
+    match pop(&mut consumer, &mut items) {
         Err(Error::Signal(error)) => {
             let expected = SignalError::OutOfStep { call: POP, own: 10, other: 15, capacity: 4 };
             assert_eq!((*error, items), (expected, [7; 4]));
@@ -157,7 +170,7 @@ fn an_index_that_cannot_be_is_an_error_and_nothing_is_read() -> Result<()> {
         other => panic!("{other:?}"),
     }
     producer.memory.publish(RingSide::Consumer, 14);
-    let text = producer.push(PUSH, &[4, 5]).unwrap_err().to_string();
+    let text = push(&mut producer, &[4, 5]).unwrap_err().to_string();
     assert!(text.starts_with("Producer::push: the other end's index is 14"), "{text}");
     Ok(())
 }
