@@ -115,9 +115,9 @@ impl Stream {
         matches!(self.inner.ownership, StreamOwnership::Kept)
     }
 
-    /// Finds out what is left of the stream's work, by a call with the stream, which does not end during the call. If the
-    /// stream may have ended, by a call with the event behind its last work, or `done` if that is done. Work queued after a
-    /// [use](Self::note_used) does not count then.
+    /// Finds out what is left of the stream's work, by a call with the stream, which does not end during the call. If
+    /// the stream may have ended, by a call with the event behind its last work, or `done` if that is done. Work queued
+    /// after a [use](Self::note_used) does not count then.
     pub(crate) fn work_left<R>(
         &self,
         until: Option<Used>,

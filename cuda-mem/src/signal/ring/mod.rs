@@ -267,8 +267,8 @@ macro_rules! ends {
                 self.end.memory.is_closed(RingSide::$other)
             }
 
-            /// Closes this end, as its drop does. The other end still gets the items that were pushed, and waits for nothing
-            /// more.
+            /// Closes this end, as its drop does. The other end still gets the items that were pushed, and waits for
+            /// nothing more.
             pub fn close(&mut self) {
                 self.end.memory.close(RingSide::$side);
             }

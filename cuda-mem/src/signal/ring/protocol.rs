@@ -97,7 +97,8 @@ impl<M: RingMemory> RingEnd<M> {
         self.view.filled().ok_or_else(|| self.out_of_step(call).into())
     }
 
-    /// For the producer: writes as many of `count` items as have room, and publishes them at once. Returns their number.
+    /// For the producer: writes as many of `count` items as have room, and publishes them at once. Returns their
+    /// number.
     #[inline]
     pub fn push(&mut self, call: &'static str, items: &[u8], count: usize) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
@@ -108,7 +109,8 @@ impl<M: RingMemory> RingEnd<M> {
         let (mut rest, item_size) = (items, self.memory.item_size());
         for slots in runs(self.view.own, count, self.view.capacity) {
             let (run, others) = rest.split_at(slots.len() * item_size);
-            // SAFETY: the slots are free, because the consumer has published that it read them. The run has as many items.
+            // SAFETY: the slots are free, because the consumer has published that it read them. The run has as many
+            // items.
             unsafe { self.memory.write(slots, run) };
             rest = others;
         }
@@ -117,8 +119,8 @@ impl<M: RingMemory> RingEnd<M> {
         Ok(count as usize)
     }
 
-    /// For the consumer: reads up to `count` items, as many as the ring has, and frees their slots at once. Returns their
-    /// number.
+    /// For the consumer: reads up to `count` items, as many as the ring has, and frees their slots at once. Returns
+    /// their number.
     #[inline]
     pub fn pop(&mut self, call: &'static str, items: &mut [u8], count: usize) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
@@ -129,7 +131,8 @@ impl<M: RingMemory> RingEnd<M> {
         let (mut rest, item_size) = (items, self.memory.item_size());
         for slots in runs(self.view.own, count, self.view.capacity) {
             let (run, others) = rest.split_at_mut(slots.len() * item_size);
-            // SAFETY: the slots are filled, because the producer has published that it wrote them. The run has as many items.
+            // SAFETY: the slots are filled, because the producer has published that it wrote them. The run has as many
+            // items.
             unsafe { self.memory.read(slots, run) };
             rest = others;
         }
