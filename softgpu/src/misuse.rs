@@ -56,8 +56,8 @@ pub enum Misuse {
     /// [`Settings::races`](crate::Settings::races) is set.
     ForeignCapture,
     /// A thread changed access between devices while another thread was queuing a copy between devices that uses that
-    /// memory, or took access back from a device whose copies of the pool's or virtual memory nobody had waited for. The
-    /// driver (580.159) breaks the context of such a copy. softgpu checks this if
+    /// memory, or took access back while such a copy from or to the device that loses it could still run. The driver
+    /// (580.159) breaks the context of such a copy. softgpu checks this if
     /// [`Settings::races`](crate::Settings::races) is set.
     AccessChange,
     /// A pool that several streams use was destroyed while it had live blocks, or frees under way. Later calls of other

@@ -104,6 +104,11 @@ def numba_part():
     def blocks():
         return cuda_mem.numba.snapshot().data["statistics"]["blocks"]["current"]
 
+    try:
+        add[1, 1](cuda.to_device(numpy.zeros(1)), 1)
+    except AttributeError as error:
+        # Numba looks up names of numpy when it compiles its first kernel.
+        raise ImportError(f"Numba {__version__} does not fit numpy {numpy.__version__} ({error})") from error
     streams, size = [cuda.stream() for _ in range(2)], 1 << 20
     for number in range(200):
         stream = streams[number % 2]

@@ -218,7 +218,7 @@ driver_calls! {
         if !global.reaches(mine.device, other.device) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
-        let _inside = access::change("cuCtxEnablePeerAccess", || vec![Change::plain(&other)]);
+        let _inside = access::change("cuCtxEnablePeerAccess", || vec![Change::given(&other)]);
         let fresh = lock(&mine.peers).insert(other.life());
         if fresh { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
     }
@@ -226,8 +226,8 @@ driver_calls! {
     /// Undoes cuCtxEnablePeerAccess.
     fn cuCtxDisablePeerAccess[Started](peerContext: CUcontext) {
         let (mine, other) = pair(global, peerContext)?;
-        // Copies of plain memory that already run go on.
-        let _inside = access::change("cuCtxDisablePeerAccess", || vec![Change::plain(&other)]);
+        let taken = || lock(&mine.peers).contains(&other.life()).then(|| Change::taken(&other, mine.device));
+        let _inside = access::change("cuCtxDisablePeerAccess", || taken().into_iter().collect());
         let was = lock(&mine.peers).remove(&other.life());
         if was { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) }
     }

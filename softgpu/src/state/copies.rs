@@ -188,10 +188,12 @@ impl Copy {
     fn far(&self, device: usize) -> Vec<Far> {
         let (to, from) = (&self.to.range, &self.from.range);
         let owner = |range: &Range| range.block.as_ref().filter(|_| range.is_on_device()).map(|block| block.device);
-        if owner(to).zip(owner(from)).is_none_or(|(to, from)| to == from) {
-            return Vec::new();
+        match owner(to).zip(owner(from)) {
+            Some((there, here)) if there != here => {
+                to.blocks().chain(from.blocks()).filter_map(|block| Far::new(block, [here, there, device])).collect()
+            }
+            _ => Vec::new(),
         }
-        to.blocks().chain(from.blocks()).filter_map(|block| Far::new(block, device)).collect()
     }
 
     /// The source's bytes, row after row.

@@ -174,8 +174,7 @@ fn access_that_is_taken_back_under_a_copy_is_reported() {
             source.set(m, true);
             source.copy(m, to, near, stream);
             let call = source.set(m, false);
-            let expected = (kind != Kind::Plain).then_some((Misuse::AccessChange, call, Some("a copy")));
-            assert_eq!(reported(), expected.into_iter().collect::<Vec<_>>(), "{kind:?}");
+            assert_eq!(reported(), [(Misuse::AccessChange, call, Some("a copy"))], "{kind:?}");
             if kind != Kind::Plain {
                 source.set(m, false);
                 assert_eq!(reported().len(), 1, "nothing was taken back");
@@ -183,6 +182,28 @@ fn access_that_is_taken_back_under_a_copy_is_reported() {
             assert_eq!(cu!(m, cuStreamSynchronize(at(stream))), 0);
             source.end(m);
             other.end(m);
+        });
+    }
+}
+
+#[test]
+fn access_taken_from_the_source_of_a_running_copy_is_reported() {
+    for kind in KINDS {
+        with_two(true, |m, from, [near, far], _| {
+            let target = Far::new(m, kind, far);
+            target.set(m, true);
+            assert_eq!(cu!(m, cuCtxSetCurrent(at(far))), 0);
+            let stream = m.stream(1).addr();
+            assert_eq!(cu!(m, cuMemcpyPeerAsync(target.memory, at(far), from, at(near), SIZE, at(stream))), 0);
+            assert_eq!(cu!(m, cuCtxSetCurrent(at(near))), 0);
+            let call = target.set(m, false);
+            assert_eq!(reported(), [(Misuse::AccessChange, call, Some("a copy"))], "{kind:?}");
+            assert_eq!(cu!(m, cuStreamSynchronize(at(stream))), 0);
+            target.set(m, true);
+            target.set(m, false);
+            assert_eq!(reported().len(), 1, "the copy has ended");
+            assert_eq!(cu!(m, cuStreamDestroy_v2(at(stream))), 0);
+            target.end(m);
         });
     }
 }

@@ -5,7 +5,7 @@
 //! context of a copy that is queued while access changes, and of one that runs while access is taken back.
 //!
 //! Access is given only while nobody is inside. It is taken back only while nobody is inside, and only if nobody was inside
-//! since the device's work was awaited.
+//! since the work of both devices was awaited.
 
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Held, Kind};
@@ -70,7 +70,7 @@ impl AccessGate {
     pub fn close(&self, since: Entries) -> Option<Closed<'_>> {
         let closed = self.word.compare_exchange(since.0, since.0 | CLOSED, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of an unneeded `Closed` would open the gate that another thread closed.
-        closed.is_ok().then(|| Closed { gate: self, since, _held: Held::new(Kind::Gate) })
+        closed.is_ok().then(|| Closed { gate: self, _held: Held::new(Kind::Gate) })
     }
 
     /// Waits until nobody is inside, and keeps everybody out while the result lives. Repeats the wait if somebody
@@ -132,15 +132,7 @@ impl Drop for Entered<'_> {
 #[must_use = "the gate is closed only while this lives"]
 pub(crate) struct Closed<'gate> {
     gate: &'gate AccessGate,
-    since: Entries,
     _held: Held,
-}
-
-impl Closed<'_> {
-    /// The entries before the gate was closed.
-    pub fn entries(&self) -> Entries {
-        self.since
-    }
 }
 
 impl Drop for Closed<'_> {

@@ -86,7 +86,7 @@ impl<'a> PeerSource<'a> {
         self.decide(call, peer, true)
     }
 
-    /// Takes a context's device its access, after the context's work so far.
+    /// Takes a context's device its access, after the work so far of that context and of the memory's own.
     pub(crate) fn deny(&self, call: &'static str, peer: &Context) -> Result<()> {
         self.context().driver().check_same(call, "the device", peer.driver())?;
         // From here on, copies give no access, and rely on none.
@@ -96,8 +96,9 @@ impl<'a> PeerSource<'a> {
         taken
     }
 
-    /// Takes back the access of a context's device, once its work is done, and if that is still due then. Copies that the
-    /// driver makes with or without access go on meanwhile. If they did, this waits for them too.
+    /// Takes back the access of a context's device, once its work and that of the memory's own context is done, and if that
+    /// is still due then: a copy that runs on either breaks. Copies that the driver makes with or without access go on
+    /// meanwhile. If they did, this waits for them too.
     fn take_back(&self, peer: &Context, is_due: impl Fn() -> bool) -> Result<()> {
         let domain = self.domain();
         let mut round = 0;
@@ -105,6 +106,7 @@ impl<'a> PeerSource<'a> {
             let _held_back = (round > 0).then(|| domain.gate.hold_back(round));
             let entries = domain.gate.wait_until_idle();
             peer.wait_for_work()?;
+            self.context().wait_for_work()?;
             let _relaxed = RelaxedCalls::begin(peer.driver())?;
             let _changing = domain.change();
             if !is_due() {
@@ -226,7 +228,7 @@ impl<'a> PeerSource<'a> {
     }
 
     /// Gives access, and keeps it if `works` finds that it works. One thread at a time does so, and runs no code of the
-    /// program meanwhile. An error leaves no access that this call gave, unless copies that need none began meanwhile.
+    /// program meanwhile. An error leaves no access that this call gave.
     fn give(
         &self,
         call: &'static str,
@@ -245,7 +247,6 @@ impl<'a> PeerSource<'a> {
             Mechanism::Plain(_) => enable(call, self.context(), peer)?,
             _ => self.set(peer.device(), true)?,
         };
-        let entries = closed.entries();
         drop(closed);
         let error = match works() {
             Ok(true) => {
@@ -258,17 +259,10 @@ impl<'a> PeerSource<'a> {
             }
             Err(error) => error,
         };
-        let revoked = match lasting(&Err(error.clone())) {
-            Some(_) => {
-                drop(changing);
-                let is_refused =
-                    || domain.number() == number && peer.state().peers.of(number) != Some(PeerDecision::Granted);
-                self.take_back(peer, is_refused)
-            }
-            None if is_new => domain.gate.close(entries).map_or(Ok(()), |_closed| self.revoke(peer)),
-            None => Ok(()),
-        };
-        if let Err(error) = revoked
+        drop(changing);
+        let is_refused = || domain.number() == number && peer.state().peers.of(number) != Some(PeerDecision::Granted);
+        if (is_new || lasting(&Err(error.clone())).is_some())
+            && let Err(error) = self.take_back(peer, is_refused)
             && !error.is_teardown()
         {
             peer.drop_errors().push("taking back access between devices", error);
@@ -390,12 +384,12 @@ impl Context {
         PeerSource::plain(self).allow("Context::allow_access", peer)
     }
 
-    /// Takes another context's device its access to this context's plain memory. Waits for that context's work first.
+    /// Takes another context's device its access to this context's plain memory. Waits for the work of both contexts first.
     /// From then on, copies between the two go through the host, until the program allows access again.
     ///
     /// # Errors
     ///
-    /// Work of the other context failed, or one of the contexts has ended.
+    /// Work of one of the contexts failed, or one of the contexts has ended.
     #[doc(alias = "cuCtxDisablePeerAccess")]
     pub fn deny_access(&self, peer: &Context) -> Result<()> {
         PeerSource::plain(self).deny("Context::deny_access", peer)

@@ -39,7 +39,7 @@ impl<K: Kind> DriverPool<K> {
     }
 
     /// Takes a device its access to the pool's memory. Of device memory, waits for the work of the device's primary context
-    /// first; work in other contexts must be done. Of host memory, no work of the device may use it. The pool's own device
+    /// and of the pool's own first; work in other contexts must be done. Of host memory, no work of the device may use it. The pool's own device
     /// always keeps access.
     ///
     /// # Errors

@@ -160,6 +160,12 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
 #[test]
 fn a_child_of_a_thread_with_a_number_exits() -> Outcome {
     alone(|setup: &Setup| {
+        if !setup.is_software() {
+            // At the child's exit, NVIDIA's Vulkan driver (580.159) ends it by a segmentation fault. The parent then comes to no
+            // end within that driver.
+            println!("skipped: no child that has a Vulkan driver may call exit: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
         let stream = Stream::new(&setup.context)?;
         let pool = Pool::new(&DeviceMemory::new(&setup.context), &PoolOptions::default())?;
         drop(Buffer::<u8, _>::uninit(&pool, 100, &stream)?);

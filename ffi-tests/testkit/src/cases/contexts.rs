@@ -30,12 +30,17 @@ cases! {
     Alone api_version_of_a_destroyed_context,
 }
 
+/// The limit of the part of the L2 cache that keeps data. Two H200 answered 9,830,400 and 11,796,480 bytes.
+const OF_ONE_UNIT: u32 = 6;
+
 fn limits(l: &mut Lab) -> Run {
     for limit in 0..=11 {
         let mut value = 77;
         let label = format!("limit {limit}");
         ask!(l, label.clone(), cuCtxGetLimit(&mut value, CUlimit(limit)));
-        l.say(format!("{label} of a fresh context"), value);
+        if limit != OF_ONE_UNIT {
+            l.say(format!("{label} of a fresh context"), value);
+        }
     }
     ask!(l, "without a result", cuCtxGetLimit(ptr::null_mut(), CUlimit::CU_LIMIT_STACK_SIZE));
     ask!(l, "an unknown limit", cuCtxSetLimit(CUlimit(99), 1));
@@ -45,7 +50,9 @@ fn limits(l: &mut Lab) -> Run {
         let (mut value, label) = (77, format!("limit {limit} to {wish}"));
         if ask!(l, label.clone(), cuCtxSetLimit(CUlimit(limit), wish)) {
             need!(l, cuCtxGetLimit(&mut value, CUlimit(limit)))?;
-            l.say(format!("{label}: value"), value);
+            if limit != OF_ONE_UNIT {
+                l.say(format!("{label}: value"), value);
+            }
         }
     }
     Ok(())

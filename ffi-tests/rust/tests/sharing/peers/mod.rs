@@ -190,6 +190,25 @@ fn taking_access_back_waits_for_the_devices_work() -> Outcome {
 }
 
 #[test]
+fn taking_access_back_waits_for_copies_of_the_owner() -> Outcome {
+    with_two(|_, near, far| {
+        let bytes = vec![9u8; 1000];
+        let memory = Buffer::from_slice(&near.plain(), &bytes, &near.stream)?;
+        for (name, source) in far.sources()? {
+            let mut there = Buffer::<u8, _>::zeroed(&source, bytes.len(), &far.stream)?;
+            source.allow_access(near.context.device())?;
+            memory.synchronize()?;
+            testkit::delay(&far.stream)?;
+            there.copy_from_buffer(0, &memory, ..)?;
+            source.deny_access(near.context.device())?;
+            assert!(far.stream.is_done()?, "{name}");
+            assert!(there.to_vec()? == bytes, "{name}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn contexts_of_the_program_get_access_of_their_own() -> Outcome {
     with_two(|setup, _, far| {
         let (own, other) = (setup.driver.device(0)?.create_context()?, setup.driver.device(0)?.create_context()?);

@@ -1,9 +1,8 @@
 //! Checks that access between devices changes apart from the copies that may use it.
 //!
 //! The driver (580.159, on two H200) breaks the context of a copy between devices if access to the memory of the other
-//! device or of the copying device changes while the copy is being queued. If the other device's memory is a pool's or
-//! virtual, it also does so if access is taken back while the copy runs. Changes of access to memory that the copy does not
-//! use do no harm.
+//! device or of the copying device changes while the copy is being queued. It also does so if one of these devices loses
+//! access to either memory while the copy runs. Changes of access to memory that the copy does not use do no harm.
 
 use super::{Mark, QueueId, Races, is_on, with};
 use crate::misuse::{Misuse, report_after};
@@ -32,8 +31,8 @@ pub(crate) enum Domain {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Far {
     domain: Domain,
-    /// The device that copies.
-    device: usize,
+    /// The devices of the source and of the destination, and the device that copies.
+    devices: [usize; 3],
     /// The program's address of the allocation.
     address: u64,
     /// The number of the allocation.
@@ -41,10 +40,10 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// The memory as a copying device sees it; `None` if no call changes access to it.
-    pub(crate) fn new(block: &Allocation, device: usize) -> Option<Self> {
+    /// Memory of a copy between `devices`; `None` if no call changes access to it.
+    pub(crate) fn new(block: &Allocation, devices: [usize; 3]) -> Option<Self> {
         let domain = block.domain()?;
-        Some(Self { domain, device, address: block.base, block: block.sequence })
+        Some(Self { domain, devices, address: block.base, block: block.sequence })
     }
 }
 
@@ -52,13 +51,19 @@ impl Far {
 #[derive(Debug)]
 pub(crate) struct Change {
     domain: Domain,
-    /// The devices that lose access in a way that running copies do not survive.
+    /// The devices that lose access.
     taken: Vec<usize>,
 }
 
 impl Change {
-    pub(crate) fn plain(context: &Context) -> Self {
+    /// A device gets access to a context's plain memory.
+    pub(crate) fn given(context: &Context) -> Self {
         Self { domain: Domain::Plain(context.life()), taken: Vec::new() }
+    }
+
+    /// A device loses access to a context's plain memory.
+    pub(crate) fn taken(context: &Context, device: usize) -> Self {
+        Self { domain: Domain::Plain(context.life()), taken: vec![device] }
     }
 
     /// A change of rights to a device's memory; `None` if it concerns no other device. `allows` tells which devices have
@@ -90,7 +95,7 @@ pub(super) struct Access {
     /// The changes of access that are inside of their calls.
     changing: BTreeMap<u64, (Vec<Change>, &'static str)>,
     /// The last copy of each device and queue, unless the host has seen its end.
-    queued: BTreeMap<(Domain, usize, QueueId), (Mark, Far)>,
+    queued: BTreeMap<(Domain, [usize; 3], QueueId), (Mark, Far)>,
 }
 
 impl Races {
@@ -106,7 +111,7 @@ impl Races {
         if let Some(queue) = queue {
             let number = self.lines.get(&queue).map_or(0, |line| line.number);
             let mark = Mark { queue, number, call };
-            queued.extend(far.iter().map(|one| ((one.domain, one.device, queue), (mark, *one))));
+            queued.extend(far.iter().map(|one| ((one.domain, one.devices, queue), (mark, *one))));
         }
         let access = &mut self.access;
         access.queued = queued;
@@ -120,13 +125,15 @@ impl Races {
         (access.last, met)
     }
 
-    /// Enters a call that changes access. Returns the entry's number, and a copy that is being queued, or that a device may
-    /// still do that loses access.
+    /// Enters a call that changes access. Returns the entry's number, and a copy that is being queued, or that may still run
+    /// from or to a device that loses access.
     fn change(&mut self, changes: Vec<Change>, call: &'static str) -> (u64, Option<(Far, &'static str)>) {
         let Access { copying, queued, .. } = &self.access;
         let is_met = |far: &Far| changes.iter().any(|change| change.domain == far.domain);
-        let is_taken =
-            |far: &Far| changes.iter().any(|change| change.domain == far.domain && change.taken.contains(&far.device));
+        let is_taken = |far: &Far| {
+            let mut changes = changes.iter().filter(|change| change.domain == far.domain);
+            changes.any(|change| change.taken.iter().any(|device| far.devices.contains(device)))
+        };
         let inside =
             copying.values().flatten().find(|far| is_met(far)).map(|far| (*far, "a copy that is being queued"));
         let behind = || queued.values().find(|(mark, far)| is_taken(far) && !self.is_over(mark));
