@@ -1,7 +1,7 @@
 //! The ledger: a list of all live objects.
 
 use crate::state::Global;
-use crate::state::memory::{Allocation, Origin};
+use crate::state::memory::Origin;
 use crate::sync::lock;
 use std::ffi::{CString, c_char};
 use std::fmt;
@@ -199,8 +199,8 @@ pub fn ledger() -> Ledger {
     }
     // The device side of vkgdr memory is listed as part of that memory.
     let own = |base: u64| mapped.iter().any(|memory| memory.device_address() == base);
-    let there = |block: &Allocation| block.graph.as_ref().is_none_or(|graph| graph.is_live());
-    for block in global.memory.all().iter().filter(|block| !own(block.base) && there(block)) {
+    // A reference to an allocation would count as work that uses it, for a free on another thread.
+    let blocks = global.memory.each(|block| {
         let kind = match block.origin {
             Origin::Device => Kind::DeviceMemory,
             Origin::Host => Kind::HostMemory,
@@ -212,7 +212,12 @@ pub fn ledger() -> Ledger {
             Origin::Ipc => Kind::IpcMemory,
             Origin::Graph => Kind::GraphMemory,
         };
-        add(kind, block.sequence, block.device, block.base, block.size);
+        (kind, block.sequence, block.device, block.base, block.size, block.graph.clone())
+    });
+    for (kind, sequence, device, base, size, graph) in blocks {
+        if !own(base) && graph.is_none_or(|graph| graph.is_live()) {
+            add(kind, sequence, device, base, size);
+        }
     }
     for (device, about) in global.devices.iter().enumerate() {
         let uses = about.retained.load(Ordering::Relaxed);

@@ -328,6 +328,6 @@ fn keep_what_the_cpu_addresses(global: &Global) {
     let is_hosts = |block: &Allocation| {
         hosts.contains(&block.origin) || block.pool.as_ref().is_some_and(|pool| pool.place != Place::Device)
     };
-    global.memory.all().into_iter().filter(|block| is_hosts(block)).for_each(std::mem::forget);
+    global.memory.each(Arc::clone).into_iter().filter(|block| is_hosts(block)).for_each(std::mem::forget);
     global.mapped.all().into_iter().for_each(std::mem::forget);
 }

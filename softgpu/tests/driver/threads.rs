@@ -5,6 +5,7 @@ use crate::cu;
 use cuda_sys::*;
 use softgpu::Settings;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One thread's work, on objects that the thread itself makes.
 fn work(m: &Machine, context: usize, byte: u8) {
@@ -58,4 +59,24 @@ fn threads_do_not_disturb_each_other() {
         assert_eq!((free, softgpu::misuse()), (total, Vec::new()));
         m.finish();
     }
+}
+
+#[test]
+fn a_look_at_the_ledger_is_no_use_of_memory() {
+    let m = machine(Settings::default());
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                softgpu::ledger();
+            }
+        });
+        for _ in 0..5_000 {
+            let memory = m.alloc(100);
+            assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(softgpu::misuse(), []);
+    m.finish();
 }

@@ -119,8 +119,9 @@ impl Memory {
         gone
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Allocation>> {
-        read(&self.blocks).values().cloned().collect()
+    /// What `look` finds in each allocation. It runs under the lock.
+    pub(crate) fn each<T>(&self, look: impl FnMut(&Arc<Allocation>) -> T) -> Vec<T> {
+        read(&self.blocks).values().map(look).collect()
     }
 
     /// A range of known memory for the work of a device. It lies in one allocation, or in adjacent mappings.
