@@ -126,6 +126,7 @@ impl Context {
 
     /// Whether the work of a stream of this context is done. No capture of another library is invalidated by the
     /// question. The caller keeps the stream alive.
+    #[inline]
     pub(crate) fn is_idle(&self, raw: CUstream) -> Result<bool> {
         let _current = self.bind()?;
         let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
@@ -135,6 +136,7 @@ impl Context {
 }
 
 /// Maps success to `true` and CUDA_ERROR_NOT_READY to `false`.
+#[inline]
 pub(crate) fn done(result: Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),

@@ -390,7 +390,7 @@ impl Stream {
 
     /// Whether a copy on this stream waits for nothing. A copy on a blocking stream also waits for other streams.
     pub(crate) fn is_certainly_idle(&self, _running: &Running<'_>) -> bool {
-        self.is_blocking() == Ok(false) && self.context().is_idle(self.raw()) == Ok(true)
+        matches!(self.is_blocking(), Ok(false)) && matches!(self.context().is_idle(self.raw()), Ok(true))
     }
 
     #[cold]
