@@ -139,24 +139,23 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let size = from_range.len() * size_of::<T>();
         let (to, from) = (self.address(to.start), source.address(from_range.start));
         check_apart(CALL, to, from, size)?;
-        let (here, there) = (self.device_ordinal(), source.device_ordinal());
         let home = self.stream().context();
         let route = route(home, Some(&*self), Some(source));
         // Without access, a copy between devices goes through the host.
         let is_near = route.ensure_access(home);
-        let between_devices = here.is_some() && there.is_some();
+        let on_devices = self.device_ordinal().is_some() && source.device_ordinal().is_some();
         let mut is_queued = false;
-        if is_near || between_devices {
+        if is_near || on_devices {
             let sides = (self.copy_side(), source.copy_side());
             self.ordered_after(source, |home| {
                 home.drain_before_copy(&CALL, sides, size)?;
                 let held = route.hold(home.context());
-                is_queued = between_devices || held.is_reached;
+                is_queued = on_devices || held.is_reached;
                 if !is_queued {
                     return Ok(());
                 }
                 let (cuda, _ready) = home.ready()?;
-                if between_devices && here != there {
+                if route.between_devices().is_some() {
                     let (to_context, from_context) = (self.context().raw(), source.context().raw());
                     // SAFETY: both ranges lie within their memory, which is freed after the copy in stream order.
                     unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, home.raw())) }
