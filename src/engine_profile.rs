@@ -1,6 +1,6 @@
 //! Profiles of copy engines
 //!
-//! A profile holds the times of copies by which an engine chooses ways. The engine also keeps page-locked staging.
+//! A profile holds the times of copies by which an engine chooses methods. The engine also keeps page-locked staging.
 
 use crate::call::{Out, Outcome, invalid, object, out, run, text};
 use crate::handles::cudamem_engine;
@@ -15,7 +15,7 @@ pub(crate) fn parse(argument: &'static str, json: &str) -> Outcome<MachineProfil
         .map_err(|error| invalid(argument, format!("a text of {} bytes ({error})", json.len()), "it must be a profile"))
 }
 
-/// Gets the engine's profile as JSON: how long each way of copying takes, by size.
+/// Gets the engine's profile as JSON: how long each method of copying takes, by size.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_engine_get_profile(engine: cudamem_engine, json: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_engine_get_profile", || {

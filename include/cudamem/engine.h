@@ -220,7 +220,7 @@ cudamem_status cudamem_buffer_copy_pieces(cudamem_buffer buffer,
  * A profile holds the times of copies by which an engine chooses methods. The engine also keeps page-locked staging.
  */
 
-/** Gets the engine's profile as JSON: how long each way of copying takes, by size. */
+/** Gets the engine's profile as JSON: how long each method of copying takes, by size. */
 cudamem_status cudamem_engine_get_profile(cudamem_engine engine, cudamem_text *json);
 
 /** Makes the engine use another profile, a JSON text, from now on. NULL is the typical profile. */
