@@ -38,6 +38,7 @@ impl NotPython for cuda_mem::interchange::TensorError {}
 impl NotPython for cuda_mem::interchange::dlpack::DlpackError {}
 impl NotPython for cuda_mem::interchange::array_interface::ArrayInterfaceError {}
 impl NotPython for cuda_mem::DataTypeError {}
+impl NotPython for cuda_mem::ipc::DescriptorError {}
 impl NotPython for cuda_mem::cuda_sys::MissingSymbol {}
 impl<V> NotPython for Box<Refused<V>> {}
 
