@@ -6,6 +6,7 @@ use super::{calls, current, stream};
 use crate::drop_errors;
 use crate::error::{Outcome, raise};
 use crate::signals;
+use cuda_mem::ipc::DescriptorError;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DevicePool, DriverPool, DriverPoolOptions, Location, ManagedPool, PinnedPool, PoolAccess, ResourceHandle,
@@ -96,6 +97,11 @@ impl PoolBase {
     }
 }
 
+/// An error of the system.
+fn system(error: std::io::Error) -> Error {
+    Error::System { call: "dup", code: error.raw_os_error().unwrap_or(0) }
+}
+
 /// The refusal of a stream that captures. test_graph_memory_resource.py looks for this text.
 fn capture_refused() -> crate::error::Failure {
     let text = "_MemPool cannot perform memory operations on a capturing stream (consider using GraphMemoryResource).";
@@ -180,7 +186,13 @@ impl PoolBase {
         let file = unsafe { BorrowedFd::borrow_raw(file) }.try_clone_to_owned().map_err(PyErr::from)?;
         let pool = py.detach(|| {
             Ok::<_, Error>(match kind {
-                "device" => DevicePool::import_file(&context, file)?.into_any(),
+                // cuda.core takes pools of the host here too, and its tests rely on it.
+                "device" => match DevicePool::import_file(&context, file.try_clone().map_err(system)?) {
+                    Err(Error::Descriptor(DescriptorError::WrongPlace { .. })) => {
+                        PinnedPool::import_file(&context, file)?.into_any()
+                    }
+                    pool => pool?.into_any(),
+                },
                 _ => PinnedPool::import_file(&context, file)?.into_any(),
             })
         })?;
