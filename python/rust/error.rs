@@ -69,6 +69,11 @@ fn failed(error: &Error) -> Failure {
     failed_as(class_of(error), error)
 }
 
+/// The exception of an error of the driver's own pools and allocations: no room is the driver's error too.
+pub fn failed_of_driver(error: &Error) -> Failure {
+    failed_as(if error.is_out_of_memory() { "DriverOutOfMemoryError" } else { class_of(error) }, error)
+}
+
 /// The exception of an error, of another class than most of its kind.
 pub fn failed_as(class: &'static str, error: &Error) -> Failure {
     raise(class, in_python(&error.to_string()), error.driver_code().map(|code| code.0))

@@ -650,17 +650,12 @@ impl Buffer {
         Ok(format!("<{} ptr={address:#x} size={size}{mapped}>", slf.get_type().name()?))
     }
 
+    // Without a `__clear__`: each cycle has an object of Python that can be changed, which ends it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(body) = self.body.try_read() else { return Ok(()) };
         let Some(body) = &*body else { return Ok(()) };
         visit.call(&body.resource)?;
         visit.call(&body.owner)
-    }
-
-    fn __clear__(&self) {
-        // Out of the lock: the free runs code of Python.
-        let body = self.body.try_write().ok().and_then(|mut body| body.take());
-        drop(body.map(|body| Self::new(body, false)));
     }
 }
 

@@ -4,7 +4,7 @@ use super::buffer::{Body, Buffer, Held};
 use super::resource::{MemoryResource, free};
 use super::{calls, current, stream};
 use crate::drop_errors;
-use crate::error::{Outcome, raise};
+use crate::error::{Outcome, failed_of_driver, raise};
 use crate::signals;
 use cuda_mem::ipc::DescriptorError;
 use cuda_mem::memory::kind::Any;
@@ -217,7 +217,7 @@ impl PoolBase {
                 let text = "Cannot allocate from a mapped IPC-enabled memory resource";
                 return Err(PyTypeError::new_err(text).into());
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(failed_of_driver(&error)),
         };
         let body = Buffer::whole(buffer, slf.clone().into_any().unbind());
         match &opened.class {
@@ -317,7 +317,7 @@ impl PoolBase {
     /// A buffer of the pool of another process, by the 64 bytes that the other made.
     fn _import_pointer<'py>(
         slf: &Bound<'py, Self>,
-        class: &Bound<'py, PyType>,
+        buffer_type: &Bound<'py, PyType>,
         bytes: [u8; 64],
         size: usize,
         stream: &Bound<'py, PyAny>,
@@ -335,7 +335,7 @@ impl PoolBase {
             resource: Some(slf.clone().into_any().unbind()),
             owner: None,
         };
-        let imported = Buffer::of_class(class, body, true)?;
+        let imported = Buffer::of_class(buffer_type, body, true)?;
         if let Ok(buffer) = imported.cast::<Buffer>() {
             buffer.get().set_origin(slf.clone().into_any().unbind(), descriptor);
         }

@@ -5,7 +5,7 @@ use super::calls::checked;
 use super::current::{self, needed};
 use super::{calls, stream};
 use crate::drop_errors;
-use crate::error::{Outcome, raise};
+use crate::error::{Outcome, failed_of_driver, raise};
 use crate::signals;
 use cuda_mem::cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 use cuda_mem::memory::kind::Any;
@@ -209,7 +209,8 @@ impl SourceBase {
             let text = "GraphMemoryResource cannot perform memory operations on a non-capturing stream.";
             return Err(raise("CaptureError", text, None));
         }
-        let buffer = signals::detach(py, || opened.source.allocate(size, &stream))??;
+        let buffer =
+            signals::detach(py, || opened.source.allocate(size, &stream))?.map_err(|error| failed_of_driver(&error))?;
         let resource = resource.unwrap_or_else(|| slf.clone().into_any());
         Ok(Buffer::new(Buffer::whole(buffer, resource.unbind()), false))
     }

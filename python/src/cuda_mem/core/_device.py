@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _native
 from .._native import core as _core
@@ -21,8 +20,11 @@ __all__ = ["ComputeCapability", "Device", "DeviceProperties"]
 _tls = threading.local()
 """The Device objects of each thread."""
 
-ComputeCapability = namedtuple("ComputeCapability", ("major", "minor"))
-"""The version of the hardware."""
+class ComputeCapability(NamedTuple):
+    """The version of the hardware."""
+
+    major: int
+    minor: int
 
 
 class DeviceProperties:

@@ -44,7 +44,7 @@ class Event(_core.EventBase):
             raise TypeError("IPC-enabled events must be bound; use Stream.record for creation.")
         if chosen.ipc_enabled and chosen.timing_enabled:
             raise TypeError("IPC-enabled events cannot use timing.")
-        made: Event = _core.EventBase.__new__(  # type: ignore[assignment]
+        made = _core.EventBase.__new__(
             cls,
             context=context,
             timing=chosen.timing_enabled,
@@ -57,7 +57,7 @@ class Event(_core.EventBase):
     @classmethod
     def from_ipc_descriptor(cls, ipc_descriptor: IPCEventDescriptor) -> Event:
         """The event of another process."""
-        made: Event = _core.EventBase.__new__(cls, descriptor=ipc_descriptor._payload)  # type: ignore[assignment]
+        made = _core.EventBase.__new__(cls, descriptor=ipc_descriptor._payload)
         made._options = EventOptions(ipc_enabled=True, blocking_sync=ipc_descriptor._is_blocking_sync)
         made._descriptor, made._is_imported = ipc_descriptor, True
         return made

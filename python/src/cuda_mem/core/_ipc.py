@@ -7,11 +7,11 @@ memory: unpickle what comes from processes that the program trusts.
 from __future__ import annotations
 
 import os
-import uuid as _uuid
 import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
+from uuid import UUID
 
 from .._native import core as _core
 from .._native.core import Buffer
@@ -20,7 +20,7 @@ __all__ = ["IPCAllocationHandle", "IPCBufferDescriptor"]
 
 _POINTER_BYTES = 64
 
-REGISTRY: weakref.WeakValueDictionary[_uuid.UUID, Any] = weakref.WeakValueDictionary()
+REGISTRY: weakref.WeakValueDictionary[UUID, Any] = weakref.WeakValueDictionary()
 """The pools of this process that others have too."""
 
 _T = TypeVar("_T")
@@ -71,7 +71,7 @@ class IPCAllocationHandle:
     __slots__ = ("__weakref__", "_file", "_uuid")
 
     _file: int
-    _uuid: _uuid.UUID | None
+    _uuid: UUID | None
 
     def __init__(self, *_arguments: Any, **_options: Any) -> None:
         raise RuntimeError(
@@ -79,7 +79,7 @@ class IPCAllocationHandle:
         )
 
     @classmethod
-    def _init(cls, handle: int, uuid: _uuid.UUID | None) -> IPCAllocationHandle:
+    def _init(cls, handle: int, uuid: UUID | None) -> IPCAllocationHandle:
         if handle < 0:
             raise ValueError(f"Invalid allocation handle (fd) {handle}: must be non-negative")
         made = cls.__new__(cls)
@@ -103,7 +103,7 @@ class IPCAllocationHandle:
         return self._file
 
     @property
-    def uuid(self) -> _uuid.UUID | None:
+    def uuid(self) -> UUID | None:
         """The uuid of the pool."""
         return self._uuid
 
@@ -139,7 +139,7 @@ def import_pool(cls: type[_T], handle: int | IPCAllocationHandle, make: Callable
     return known
 
 
-def from_registry(uuid: _uuid.UUID) -> Any:
+def from_registry(uuid: UUID) -> Any:
     """The pool that was registered."""
     try:
         return REGISTRY[uuid]
@@ -151,7 +151,7 @@ def export_buffer(buffer: Buffer) -> IPCBufferDescriptor:
     """What another process imports a buffer by."""
     if buffer.is_closed:
         raise RuntimeError("Buffer has been closed")
-    resource = buffer.memory_resource
+    resource: Any = buffer.memory_resource
     if not getattr(resource, "is_ipc_enabled", False):
         raise RuntimeError("Memory resource is not IPC-enabled")
     return IPCBufferDescriptor._init(resource._export_pointer(buffer), buffer.size)
@@ -202,12 +202,12 @@ def _reduce_allocation_handle(handle: IPCAllocationHandle) -> tuple[object, ...]
 
 
 def _rebuild_allocation_handle(
-    cls: type[IPCAllocationHandle], file: Any, uuid: _uuid.UUID | None
+    cls: type[IPCAllocationHandle], file: Any, uuid: UUID | None
 ) -> IPCAllocationHandle:
     return cls._init(file.detach(), uuid)
 
 
-def _reduce_with_handle(mr: Any) -> tuple[object, ...]:
+def _reduce_with_handle(mr: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A pickle by multiprocessing, which takes the pool's file along."""
     check_multiprocessing_start_method()
     from ._resources import DeviceMemoryResource
@@ -220,21 +220,12 @@ def _rebuild(cls: Any, *arguments: Any) -> Any:
     return cls.from_allocation_handle(*arguments)
 
 
-_has_reducers = False
-
-
-def register_reducers() -> None:
-    """Makes multiprocessing pickle pools with their files. Only once a pool is shared, because the import takes time."""
-    global _has_reducers
-    if _has_reducers:
-        return
+def register_reducer(cls: type[Any]) -> None:
+    """Makes multiprocessing pickle pools of a class with their files. Only once one is shared, because the import takes
+    time."""
     from multiprocessing import reduction
 
-    from ._resources import DeviceMemoryResource, PinnedMemoryResource
-
-    for cls in (DeviceMemoryResource, PinnedMemoryResource):
-        reduction.register(cls, _reduce_with_handle)
-    _has_reducers = True
+    reduction.register(cls, _reduce_with_handle)
 
 
 _warned_of_fork = False
@@ -252,8 +243,10 @@ def check_multiprocessing_start_method() -> None:
     if _warned_of_fork:
         return
     import multiprocessing
+    from multiprocessing.context import get_spawning_popen
 
-    if multiprocessing.get_start_method(allow_none=True) == "fork":
+    # A process that starts by "fork" gets no pickles.
+    if get_spawning_popen() is None and multiprocessing.get_start_method(allow_none=True) == "fork":
         _warned_of_fork = True
         warnings.warn(
             "CUDA objects are sent to another process, but multiprocessing's start method is 'fork', whose children cannot use "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import uuid as _uuid
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 from .._native import core as _core
 from . import _device, _ipc
@@ -61,9 +61,11 @@ class ManagedMemoryResourceOptions:
 class _MemPool(_core.PoolBase):
     """A resource over a pool of the driver. Without options it is the driver's current one."""
 
-    _uuid: _uuid.UUID | None = None
+    _uuid: UUID | None = None
     _allocation_handle: _ipc.IPCAllocationHandle | None = None
     _is_ipc_enabled: bool = False
+    _buffer_type: type[Buffer] | None = None
+    """The class of the buffers, if it is not Buffer."""
 
     @property
     def is_ipc_enabled(self) -> bool:
@@ -71,7 +73,7 @@ class _MemPool(_core.PoolBase):
         return self._is_ipc_enabled
 
     @property
-    def uuid(self) -> _uuid.UUID | None:
+    def uuid(self) -> UUID | None:
         """The same in all processes that have the pool; None if it cannot be shared."""
         return self._uuid
 
@@ -98,14 +100,14 @@ class _SharedPool(_MemPool):
             self._allocation_handle = _ipc.IPCAllocationHandle._init(self._export_file(), self._uuid)
         return self._allocation_handle
 
-    def _enable_ipc(self, uuid: _uuid.UUID | None) -> None:
+    def _enable_ipc(self, uuid: UUID | None) -> None:
         """Makes the pool known to pickles."""
         self._is_ipc_enabled, self._uuid = True, uuid
-        _ipc.register_reducers()
+        _ipc.register_reducer(type(self))
         if uuid is not None:
             _ipc.REGISTRY[uuid] = self
 
-    def register(self, uuid: _uuid.UUID) -> Any:
+    def register(self, uuid: UUID) -> Any:
         """Registers an imported pool, by which buffers of it are unpickled. Returns the one that was registered before, if
         there is one."""
         if not self._is_ipc_enabled:
@@ -116,7 +118,7 @@ class _SharedPool(_MemPool):
         return known
 
     @staticmethod
-    def from_registry(uuid: _uuid.UUID) -> Any:
+    def from_registry(uuid: UUID) -> Any:
         """The pool that was registered. RuntimeError if there is none."""
         return _ipc.from_registry(uuid)
 
@@ -136,12 +138,14 @@ class DeviceMemoryResource(_SharedPool):
     ) -> None:
         self._device_id = Device(device_id).device_id
         if options is None:
-            self._open_current("device", self._device_id)
+            self._open_current("device", self._device_id, buffer_type=self._buffer_type)
             return
         chosen = options_of(DeviceMemoryResourceOptions, options, "DeviceMemoryResource options")
-        self._open_new("device", self._device_id, chosen.max_size, chosen.ipc_enabled)
+        self._open_new(
+            "device", self._device_id, chosen.max_size, chosen.ipc_enabled, buffer_type=self._buffer_type
+        )
         if chosen.ipc_enabled:
-            self._enable_ipc(_uuid.uuid4())
+            self._enable_ipc(uuid4())
 
     @classmethod
     def from_allocation_handle(
@@ -192,7 +196,7 @@ class PinnedMemoryResource(_SharedPool):
 
     def __init__(self, options: PinnedMemoryResourceOptions | dict[str, Any] | None = None) -> None:
         if options is None:
-            self._open_current("pinned", None)
+            self._open_current("pinned", None, buffer_type=self._buffer_type)
             return
         chosen = options_of(PinnedMemoryResourceOptions, options, "PinnedMemoryResource options")
         node = chosen.numa_id
@@ -201,11 +205,11 @@ class PinnedMemoryResource(_SharedPool):
         if node is None and chosen.ipc_enabled:
             node = _numa_node_of_current_device()
         place = ("host", -1) if node is None else ("host_numa", node)
-        self._open_new("pinned", None, chosen.max_size, chosen.ipc_enabled, *place)
+        self._open_new("pinned", None, chosen.max_size, chosen.ipc_enabled, *place, buffer_type=self._buffer_type)
         if node is not None:
             self._numa_id = node
         if chosen.ipc_enabled:
-            self._enable_ipc(_uuid.uuid4())
+            self._enable_ipc(uuid4())
 
     @classmethod
     def from_allocation_handle(cls, alloc_handle: int | _ipc.IPCAllocationHandle) -> PinnedMemoryResource:
@@ -274,16 +278,17 @@ class ManagedMemoryResource(_MemPool):
     """Memory that the driver moves between the host and devices, from a pool of the driver: the current one, or, with options,
     a new one. Its buffers are ManagedBuffer."""
 
+    _buffer_type = ManagedBuffer
     _preferred: tuple[str, int | None] | None = None
 
     def __init__(self, options: ManagedMemoryResourceOptions | dict[str, Any] | None = None) -> None:
         _warn_of_access(_device.Device())
         if options is None:
-            self._open_current("managed", None, buffer_type=ManagedBuffer)
+            self._open_current("managed", None, buffer_type=self._buffer_type)
             return
         chosen = options_of(ManagedMemoryResourceOptions, options, "ManagedMemoryResource options")
         kind, number = _managed_location(chosen)
-        self._open_new("managed", None, location_type=kind, location_id=number, buffer_type=ManagedBuffer)
+        self._open_new("managed", None, location_type=kind, location_id=number, buffer_type=self._buffer_type)
         if kind != "none":
             self._preferred = (kind, None if kind == "host" else number)
 

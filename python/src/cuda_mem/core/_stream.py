@@ -47,8 +47,7 @@ class Stream(_core.StreamBase):
 
     @classmethod
     def _make(cls, **options: Any) -> Stream:
-        made: Stream = _core.StreamBase.__new__(cls, **options)  # type: ignore[assignment]
-        return made
+        return _core.StreamBase.__new__(cls, **options)
 
     @classmethod
     def _of_options(cls, options: StreamOptions | dict[str, Any] | None, context: _native.Context) -> Stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from .._native import core as _core
@@ -59,7 +60,7 @@ class VirtualMemoryResourceOptions:
             raise NotImplementedError(f"handle_type {self.handle_type!r} is not supported: use 'posix_fd' or None")
 
 
-def _known(name: str, value: Any, names: type[Any]) -> None:
+def _known(name: str, value: Any, names: type[StrEnum]) -> None:
     if value not in list(names):
         raise ValueError(f"Unsupported {name}: {value!r}")
 
@@ -91,6 +92,7 @@ class _Mappings(_core.SourceBase):
 class VirtualMemoryResource(_core.MemoryResource):
     """Virtual memory. Sizes are rounded up to its unit, and buffers can grow."""
 
+    device: Device
     config: VirtualMemoryResourceOptions
 
     def __init__(
