@@ -126,7 +126,7 @@ pub use error::{DriverError, Error, PeerError, Refused, Result, Uuid};
 pub use memory::mapped::MappedMemory;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::completion::Completion;
-pub use stream::event::Event;
+pub use stream::event::{Event, EventOptions};
 pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};

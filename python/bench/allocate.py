@@ -52,6 +52,12 @@ def main() -> None:
     their_own = DeviceMemoryResource(device, DeviceMemoryResourceOptions())
     print(f"cuda_mem {cuda_mem.__version__}, cuda.core {cuda.core.__version__}, numpy {np.__version__}, Python {sys.version.split()[0]}")
     print(f"{'':44} {'ours, ns':>9} {'theirs':>9} {'ratio':>7}")
+    # The same interface from this package.
+    from cuda_mem import core
+
+    same = core.Device(0)
+    same.set_current()
+    same_stream, same_memory = same.create_stream(), same.memory_resource
     for size, name in ((4096, "4 KiB"), (1 << 20, "1 MiB")):
         compare(
             f"allocate, close {name}: our pool, their default",
@@ -69,6 +75,12 @@ def main() -> None:
             f"allocate, close {name}: pools of the driver",
             lambda: own.allocate(size, stream=stream).close(),
             lambda: their_own.allocate(size, stream=their_stream).close(),
+            calls,
+        )
+        compare(
+            f"allocate, close {name}: cuda_mem.core",
+            lambda: same_memory.allocate(size, stream=same_stream).close(),
+            lambda: theirs.allocate(size, stream=their_stream).close(),
             calls,
         )
     pinned, their_pinned = cuda_mem.PinnedMemory().allocate(4096), LegacyPinnedMemoryResource().allocate(4096)

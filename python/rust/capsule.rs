@@ -104,7 +104,8 @@ pub fn managed(
     .map_err(|error| failed_as("ExchangeError", &error))
 }
 
-fn capsule(py: Python<'_>, managed: ManagedTensor, versioned: bool) -> Outcome<Bound<'_, PyAny>> {
+/// A capsule of an array that an owner keeps.
+pub fn capsule(py: Python<'_>, managed: ManagedTensor, versioned: bool) -> Outcome<Bound<'_, PyAny>> {
     // SAFETY: the names are static; the destructors release what nobody took. A capsule that cannot be made, which only
     // happens without memory, leaks its tensor.
     unsafe {

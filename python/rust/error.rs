@@ -38,6 +38,7 @@ impl NotPython for cuda_mem::interchange::TensorError {}
 impl NotPython for cuda_mem::interchange::dlpack::DlpackError {}
 impl NotPython for cuda_mem::interchange::array_interface::ArrayInterfaceError {}
 impl NotPython for cuda_mem::DataTypeError {}
+impl NotPython for cuda_mem::ipc::DescriptorError {}
 impl NotPython for cuda_mem::cuda_sys::MissingSymbol {}
 impl<V> NotPython for Box<Refused<V>> {}
 
@@ -66,6 +67,11 @@ fn class_of(error: &Error) -> &'static str {
 
 fn failed(error: &Error) -> Failure {
     failed_as(class_of(error), error)
+}
+
+/// The exception of an error of the driver's own pools and allocations: no room is the driver's error too.
+pub fn failed_of_driver(error: &Error) -> Failure {
+    failed_as(if error.is_out_of_memory() { "DriverOutOfMemoryError" } else { class_of(error) }, error)
 }
 
 /// The exception of an error, of another class than most of its kind.

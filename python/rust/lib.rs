@@ -18,6 +18,7 @@ mod array;
 mod buffer;
 mod capsule;
 mod context;
+mod core;
 mod drop_errors;
 mod error;
 mod event;
@@ -41,6 +42,8 @@ mod _native {
     #[pymodule_export]
     use super::context::{Context, Device, Driver};
     #[pymodule_export]
+    use super::core::module::core;
+    #[pymodule_export]
     use super::drop_errors::take_drop_errors;
     #[pymodule_export]
     use super::event::Event;
@@ -58,7 +61,10 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::refuse_subinterpreters(module.py())
+        super::refuse_subinterpreters(module.py())?;
+        // So that `from ._native.core import` works.
+        let modules = module.py().import("sys")?.getattr("modules")?;
+        modules.set_item("cuda_mem._native.core", module.getattr("core")?)
     }
 }
 

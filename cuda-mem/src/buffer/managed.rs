@@ -2,16 +2,11 @@
 //!
 //! The driver works in pages, so buffers on the same page share its advice.
 
+use super::managed_range::{Batch, ManagedRange, check_discard};
 use super::{Access, Buffer};
-use crate::error::{call, or_older};
 use crate::memory::resource::{Location, kind};
-use crate::{Error, Result, Stream};
+use crate::{Result, Stream};
 use bytemuck::AnyBitPattern;
-use core::ffi::c_void;
-use cuda_sys::{
-    CU_DEVICE_INVALID, CU_STREAM_LEGACY, CUdeviceptr, CUmem_advise as Advice, CUmem_range_attribute as Attribute,
-    CUmemLocation, CUmemLocationType, CUresult,
-};
 
 impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// Advises the driver that the memory is mostly read. Each reader then gets a copy; a write discards the copies.
@@ -21,11 +16,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_READ_MOSTLY"))]
     pub fn set_read_mostly(&self, read_mostly: bool) -> Result<()> {
-        let advice = match read_mostly {
-            true => Advice::CU_MEM_ADVISE_SET_READ_MOSTLY,
-            false => Advice::CU_MEM_ADVISE_UNSET_READ_MOSTLY,
-        };
-        self.advise(advice, &Location::Host)
+        self.range().set_read_mostly(read_mostly)
     }
 
     /// Whether the advice "mostly read" covers all of the memory.
@@ -35,7 +26,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn is_read_mostly(&self) -> Result<bool> {
-        Ok(!self.is_empty() && self.attribute(Attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY)? != 0)
+        self.range().is_read_mostly()
     }
 
     /// Advises the driver where the memory should lie; `None` withdraws the advice. Nothing moves yet.
@@ -55,10 +46,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// The host has no such node; the driver is older than CUDA 12.2, which knows no nodes: [`Error::Unsupported`].
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_PREFERRED_LOCATION"))]
     pub fn set_preferred_location(&self, location: Option<&Location>) -> Result<()> {
-        match location {
-            Some(location) => self.advise(Advice::CU_MEM_ADVISE_SET_PREFERRED_LOCATION, location),
-            None => self.advise(Advice::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, &Location::Host),
-        }
+        self.range().set_preferred_location(location)
     }
 
     /// Where the memory should lie. `None` if there is no advice, or different advice for different parts.
@@ -68,11 +56,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn preferred_location(&self) -> Result<Option<Location>> {
-        self.location(
-            Attribute::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
-            Attribute::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE,
-            Attribute::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID,
-        )
+        self.range().preferred_location()
     }
 
     /// Advises the driver to keep the memory mapped for a device or for the host, wherever the memory lies.
@@ -82,9 +66,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// The location is a NUMA node: [`Error::InvalidArgument`].
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_ACCESSED_BY"))]
     pub fn add_accessed_by(&self, location: impl Into<Location>) -> Result<()> {
-        let location = location.into();
-        check_accessor("Buffer::add_accessed_by", &location)?;
-        self.advise(Advice::CU_MEM_ADVISE_SET_ACCESSED_BY, &location)
+        self.range().add_accessed_by(&location.into())
     }
 
     /// Withdraws that advice. Does nothing for a location that was never advised.
@@ -94,9 +76,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// As [`add_accessed_by`](Self::add_accessed_by).
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_UNSET_ACCESSED_BY"))]
     pub fn remove_accessed_by(&self, location: impl Into<Location>) -> Result<()> {
-        let location = location.into();
-        check_accessor("Buffer::remove_accessed_by", &location)?;
-        self.advise(Advice::CU_MEM_ADVISE_UNSET_ACCESSED_BY, &location)
+        self.range().remove_accessed_by(&location.into())
     }
 
     /// The locations for which the memory stays mapped.
@@ -106,15 +86,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn accessed_by(&self) -> Result<Vec<Location>> {
-        if self.is_empty() {
-            return Ok(Vec::new());
-        }
-        let driver = self.context().driver();
-        // Room for all devices and the host.
-        let mut numbers = vec![CU_DEVICE_INVALID; driver.device_count()? + 1];
-        self.ask(Attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, &mut numbers)?;
-        let locations = numbers.into_iter().map(|number| Location::from_device_number(driver, number));
-        locations.filter_map(Result::transpose).collect()
+        self.range().accessed_by()
     }
 
     /// Moves the memory to a location, in stream order.
@@ -129,7 +101,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         if self.is_empty() {
             return Ok(());
         }
-        self.in_order(|home| self.prefetch_on(&location, home))
+        self.in_order(|home| self.range().prefetch_on(&location, home))
     }
 
     /// The last prefetch target that the driver has processed. `None` if there is none, or if parts have different
@@ -140,11 +112,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn last_prefetch_location(&self) -> Result<Option<Location>> {
-        self.location(
-            Attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
-            Attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
-            Attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID,
-        )
+        self.range().last_prefetch_location()
     }
 
     /// Drops the contents, in stream order. The memory holds arbitrary bytes until it is written, and belongs to the
@@ -189,26 +157,9 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// The number of locations is neither 1 nor that of the buffers. Otherwise as [`prefetch`](Self::prefetch).
     #[doc(alias = "cuMemPrefetchBatchAsync")]
     pub fn prefetch_batch(buffers: &[&Self], locations: &[Location], stream: &Stream) -> Result<()> {
-        const CALL: &str = "Buffer::prefetch_batch";
-        let mut batch = Batch::new(buffers.iter().copied());
-        batch.locate(CALL, buffers.iter().copied(), locations)?;
-        batched(buffers.iter().copied(), stream, || {
-            let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
-            let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
-            let newer = {
-                let (cuda, _ready) = stream.ready()?;
-                // SAFETY: the ranges are managed memory, freed after the call in stream order; each array has `count`
-                // elements.
-                unsafe {
-                    call!(cuda.cuMemPrefetchBatchAsync(starts, sizes, count, places, indices, count, 0, stream.raw()))
-                }
-            };
-            or_older(newer, || {
-                let places = locations.iter().cycle();
-                let mut nonempty = buffers.iter().zip(places).filter(|(buffer, _)| !buffer.is_empty());
-                nonempty.try_for_each(|(buffer, place)| buffer.prefetch_on(place, stream))
-            })
-        })
+        let ranges: Vec<ManagedRange> = buffers.iter().map(|buffer| buffer.range()).collect();
+        let batch = Batch::new("Buffer::prefetch_batch", &ranges, locations)?;
+        batched(buffers.iter().copied(), stream, || batch.prefetch(stream))
     }
 
     /// Drops the contents of many buffers in one call, as [`discard`](Self::discard). The memory then belongs to the
@@ -238,115 +189,15 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     {
         const CALL: &str = "Buffer::discard_and_prefetch_batch";
         check_discard(CALL, stream)?;
-        let mut batch = Batch::new(buffers.iter().map(|buffer| &**buffer));
-        batch.locate(CALL, buffers.iter().map(|buffer| &**buffer), locations)?;
-        batched(buffers.iter().map(|buffer| &**buffer), stream, || {
-            let (cuda, _ready) = stream.ready()?;
-            let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
-            let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
-            let raw = stream.raw();
-            // SAFETY: as for `prefetch_batch`; the buffers are borrowed exclusively, and any bytes are values of `T`.
-            unsafe {
-                call!(cuda.cuMemDiscardAndPrefetchBatchAsync(starts, sizes, count, places, indices, count, 0, raw))
-            }
-        })
+        let ranges: Vec<ManagedRange> = buffers.iter().map(|buffer| buffer.range()).collect();
+        let batch = Batch::new(CALL, &ranges, locations)?;
+        // SAFETY: the buffers are borrowed exclusively, and any bytes are values of `T`.
+        batched(buffers.iter().map(|buffer| &**buffer), stream, || unsafe { batch.discard_and_prefetch(stream) })
     }
 
-    fn advise(&self, advice: Advice, location: &Location) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let (start, size) = (self.device_pointer(), self.size());
-        let place = location.to_raw("Buffer::advise")?;
-        // SAFETY: the range is managed memory, which lives as long as the buffer.
-        let newer = unsafe { call!(cuda.cuMemAdvise_v2(start, size, advice, place)) };
-        or_older(newer, || {
-            let device = location.to_device_number()?;
-            // SAFETY: as above.
-            unsafe { call!(cuda.cuMemAdvise(start, size, advice, device)) }
-        })
-    }
-
-    /// Moves the memory, which is not empty, in order of a stream.
-    fn prefetch_on(&self, location: &Location, stream: &Stream) -> Result<()> {
-        let (cuda, _ready) = stream.ready()?;
-        let (start, size) = (self.device_pointer(), self.size());
-        let place = location.to_raw("Buffer::prefetch")?;
-        // SAFETY: the range is managed memory, which is freed after the call in stream order.
-        let newer = unsafe { call!(cuda.cuMemPrefetchAsync_v2(start, size, place, 0, stream.raw())) };
-        or_older(newer, || {
-            let device = location.to_device_number()?;
-            // SAFETY: as above.
-            unsafe { call!(cuda.cuMemPrefetchAsync(start, size, device, stream.raw())) }
-        })
-    }
-
-    /// A location from the driver: by kind and number, or on older drivers by the number of a device.
-    fn location(&self, device: Attribute, kind: Attribute, number: Attribute) -> Result<Option<Location>> {
-        if self.is_empty() {
-            return Ok(None);
-        }
-        let driver = self.context().driver();
-        let type_ = match self.attribute(kind) {
-            // Drivers before CUDA 12.2 do not know the attribute.
-            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) => {
-                return Location::from_device_number(driver, self.attribute(device)?);
-            }
-            kind => CUmemLocationType(kind? as _),
-        };
-        Location::from_raw(driver, CUmemLocation { type_, id: self.attribute(number)? })
-    }
-
-    fn attribute(&self, attribute: Attribute) -> Result<i32> {
-        let mut value = [0];
-        self.ask(attribute, &mut value)?;
-        Ok(value[0])
-    }
-
-    /// Queries an attribute of memory that is not empty.
-    fn ask(&self, attribute: Attribute, numbers: &mut [i32]) -> Result<()> {
-        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let (start, size) = (self.device_pointer(), self.size());
-        let (data, room): (*mut c_void, usize) = (numbers.as_mut_ptr().cast(), size_of_val(numbers));
-        // SAFETY: `data` is writable for `room` bytes.
-        unsafe { call!(cuda.cuMemRangeGetAttribute(data, room, attribute, start, size)) }
-    }
-}
-
-/// The arrays of a batched call, without empty buffers.
-struct Batch {
-    starts: Vec<CUdeviceptr>,
-    sizes: Vec<usize>,
-    places: Vec<CUmemLocation>,
-    /// For each place, the first range that it applies to.
-    indices: Vec<usize>,
-}
-
-impl Batch {
-    fn new<'buffers, T: 'buffers, A: Access>(
-        buffers: impl Iterator<Item = &'buffers Buffer<T, kind::Managed, A>>,
-    ) -> Self {
-        let (starts, sizes) =
-            buffers.filter(|buffer| !buffer.is_empty()).map(|buffer| (buffer.device_pointer(), buffer.size())).unzip();
-        Self { starts, sizes, places: Vec::new(), indices: Vec::new() }
-    }
-
-    /// Adds one place per range, in the order of the ranges.
-    fn locate<'buffers, T: 'buffers, A: Access>(
-        &mut self,
-        call: &'static str,
-        buffers: impl ExactSizeIterator<Item = &'buffers Buffer<T, kind::Managed, A>>,
-        locations: &[Location],
-    ) -> Result<()> {
-        if locations.len() != 1 && locations.len() != buffers.len() {
-            let rule = "it must be 1, or the number of buffers";
-            return Err(Error::invalid(call, "the number of locations", locations.len(), rule));
-        }
-        let located = buffers.zip(locations.iter().cycle()).filter(|(buffer, _)| !buffer.is_empty());
-        self.places = located.map(|(_, location)| location.to_raw(call)).collect::<Result<_>>()?;
-        self.indices = (0..self.places.len()).collect();
-        Ok(())
+    fn range(&self) -> ManagedRange {
+        // SAFETY: the memory is managed, lives as long as the buffer, and is freed after the work in stream order.
+        unsafe { ManagedRange::new(self.context(), self.device_pointer(), self.size()) }
     }
 }
 
@@ -368,29 +219,4 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     let joined = others().try_for_each(|buffer| buffer.stream().order_work_after_or_wait(stream));
     buffers.clone().for_each(Buffer::mark_busy);
     worked.and(joined)
-}
-
-/// This advice takes only devices and the host as a whole.
-fn check_accessor(call: &'static str, location: &Location) -> Result<()> {
-    match location {
-        Location::Device(_) | Location::Host => Ok(()),
-        Location::HostNuma(_) | Location::HostNumaCurrent => {
-            let rule = "it must be Location::Device or Location::Host";
-            Err(Error::invalid(call, "location", format_args!("{location:?}"), rule))
-        }
-    }
-}
-
-fn check_discard(call: &'static str, stream: &Stream) -> Result<()> {
-    if stream.context().driver().raw().functions().cuMemDiscardAndPrefetchBatchAsync.is_none() {
-        return Err(Error::Unsupported {
-            feature: "dropping the contents of managed memory",
-            needs: "a driver of CUDA 13.0".into(),
-        });
-    }
-    if !stream.raw().is_null() && stream.raw() != CU_STREAM_LEGACY {
-        return Ok(());
-    }
-    let rule = "the driver drops contents only in order of other streams; make one with Stream::new";
-    Err(Error::invalid(call, "stream", "the legacy default stream", rule))
 }

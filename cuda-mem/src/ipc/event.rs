@@ -2,9 +2,9 @@
 
 use crate::error::call;
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, from_driver, to_driver};
-use crate::{Context, Event, Feature, Result};
+use crate::{Context, Event, EventOptions, Result};
 use core::ptr;
-use cuda_sys::{CUevent_flags, CUipcEventHandle};
+use cuda_sys::CUipcEventHandle;
 
 impl Event {
     /// Creates an event that other processes can import. It has no time stamps.
@@ -14,8 +14,7 @@ impl Event {
     /// The device cannot share events.
     #[doc(alias = "CU_EVENT_INTERPROCESS")]
     pub fn shareable(context: &Context) -> Result<Self> {
-        context.device().require(Feature::Ipc)?;
-        Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING | CUevent_flags::CU_EVENT_INTERPROCESS)
+        Self::with_options(context, EventOptions { shareable: true, ..EventOptions::default() })
     }
 
     /// Exports the event. It must live until others have imported it; each import then keeps it alive.

@@ -63,6 +63,27 @@ impl<K: Ord + Clone, V> Imports<K, V> {
         Ok(seen)
     }
 
+    /// Imports a value whose key is known only afterwards, and counts one more user of it: of the one that is here, if
+    /// `is_same` finds it.
+    pub fn acquire_opened<T>(
+        &self,
+        open: impl FnOnce() -> Result<(K, V)>,
+        is_same: impl Fn(&V, &V) -> bool,
+        view: impl FnOnce(&K, &V) -> T,
+    ) -> Result<T> {
+        let call = &"the end of an import";
+        let must_wait = |entries: &mut Entries<K, V>| !entries.ending.is_empty();
+        let mut entries = waiting::wait_while(call, Target::THREAD, &self.freed, self.entries.lock(), must_wait);
+        let (key, value) = open()?;
+        if let Some((key, entry)) = entries.here.iter_mut().find(|(_, entry)| is_same(&entry.value, &value)) {
+            entry.users += 1;
+            return Ok(view(key, &entry.value));
+        }
+        let seen = view(&key, &value);
+        entries.here.insert(key, ImportEntry { value, users: 1 });
+        Ok(seen)
+    }
+
     /// Counts one more user of the value, if it is here.
     pub fn find<T>(&self, key: &K, view: impl FnOnce(&V) -> T) -> Option<T> {
         let mut entries = self.entries(key, false);
@@ -124,6 +145,22 @@ mod tests {
         }
         assert_eq!(ends, [false, false, true]);
         assert_eq!(imports.find(&1, |value| *value), None);
+    }
+
+    #[test]
+    fn values_opened_without_a_key_share_an_entry() {
+        let imports = Imports::<u32, u32>::new();
+        let same = |one: &u32, other: &u32| one == other;
+        imports.acquire(7, |_| Ok(70), |_| ()).unwrap();
+        for (key, value, expected) in [(8, 70, 7), (9, 90, 9), (10, 90, 9)] {
+            assert_eq!(imports.acquire_opened(|| Ok((key, value)), same, |key, _| *key), Ok(expected));
+        }
+        let ends: Vec<_> = [7, 7, 9, 9]
+            .iter()
+            .filter_map(|key| imports.release(key, |_| false, |_, last| Ok(Some(last))).unwrap())
+            .collect();
+        assert_eq!(ends, [false, true, false, true]);
+        assert_eq!(imports.acquire_opened(|| Err(refused()), same, |key, _| *key), Err(refused()));
     }
 
     #[test]

@@ -96,6 +96,7 @@
 //! A driver does not survive a fork: in the child every call fails with [`Error::Forked`](crate::Error::Forked). Start
 //! processes with exec, as `std::process::Command` does.
 
+mod bare;
 mod channel;
 mod event;
 mod export;

@@ -4,7 +4,9 @@ use super::PoolExport;
 use super::imports::Imports;
 use super::memory::import_pool_memory;
 use crate::error::call;
-use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, Sameness, compare, duplicate};
+use crate::memory::descriptor::{
+    Descriptor, DescriptorError, ExportKind, Key, PoolId, Sameness, compare, duplicate, random,
+};
 use crate::memory::pool::{PoolOwnership, PoolResource, PoolSharing, is_own_pool, own_pool, own_pools};
 use crate::memory::resource::{Accessibility, Kind, ResourceHandle};
 use crate::memory::{DevicePool, DriverPool, PinnedPool};
@@ -171,6 +173,56 @@ impl<K: Kind> DriverPool<K> {
         let key = (driver.library(), descriptor.pool, host);
         let (raw, shared) = IMPORTED.acquire(key, open, |pool| (pool.raw, pool.shared.clone()))?;
         Ok(Self::of_import(context, raw, shared, place, accessibility))
+    }
+
+    /// Imports a pool by its file alone.
+    pub(super) fn import_bare(
+        call: &'static str,
+        context: &Context,
+        file: OwnedFd,
+        node: Option<i32>,
+        accessibility: Accessibility,
+    ) -> Result<Self> {
+        let mut doubt = false;
+        for own in own_pools() {
+            match compare(&own.shared.file, &file) {
+                Sameness::Same if own.is_of_host != accessibility.host => return Err(wrong_place(call, accessibility)),
+                Sameness::Same => match own.get() {
+                    Some(pool) if pool.fits(context, accessibility) => return Ok(Self::from_arc(pool)),
+                    _ => return Err(DescriptorError::Conflict { call }.into()),
+                },
+                Sameness::Unknown => doubt = true,
+                Sameness::Different => {}
+            }
+        }
+        if doubt {
+            return Err(DescriptorError::Unrecognised { call }.into());
+        }
+        context.device().require(Feature::SharedPools)?;
+        let (driver, own) = (context.driver(), Descriptor::new(ExportKind::Pool, context)?);
+        let (cuda, _current) = (driver.raw(), context.bind()?);
+        let open = || {
+            let (mut raw, handle) = (ptr::null_mut(), ptr::without_provenance_mut(file.as_raw_fd() as usize));
+            // SAFETY: as in `import_as`.
+            unsafe { call!(cuda.cuMemPoolImportFromShareableHandle(&mut raw, handle, FILES, 0)) }?;
+            if is_own_pool(raw) {
+                return Err(DescriptorError::Conflict { call }.into());
+            }
+            // Nobody else knows this id and this key, so no descriptor of the pool's memory is accepted.
+            let shared = PoolSharing { id: PoolId(random()?), key: Key::new()?, process: own.process, file };
+            let key = (driver.library(), shared.id, accessibility.host);
+            Ok((key, ImportedPool { raw: PoolHandle(raw), shared: Arc::new(shared) }))
+        };
+        let same = |one: &ImportedPool, other: &ImportedPool| one.raw == other.raw;
+        let (key, raw, shared) =
+            IMPORTED.acquire_opened(open, same, |key, pool| (*key, pool.raw, pool.shared.clone()))?;
+        let place = node.map_or_else(|| device_place(context), node_place);
+        let pool = Self::of_import(context, raw, shared, place, Accessibility { host: key.2, ..accessibility });
+        match is_host_pool(cuda, raw.0) {
+            Ok(found) if found == accessibility.host && key.2 == found => Ok(pool),
+            Err(_) if !accessibility.host && !key.2 => Ok(pool),
+            Ok(_) | Err(_) => Err(wrong_place(call, accessibility)),
+        }
     }
 
     /// Returns this process's own pool if the file belongs to one. The descriptor's claims do not count: a second

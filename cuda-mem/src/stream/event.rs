@@ -11,7 +11,7 @@ use crate::lifetime::submission::{Beginning, Gate, Submission};
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::stream::Running;
-use crate::{Context, Error, Result, Stream};
+use crate::{Context, Error, Feature, Result, Stream};
 use core::fmt;
 use core::ptr;
 use core::time::Duration;
@@ -37,6 +37,18 @@ pub struct Event {
     gate: Gate,
 }
 
+/// Options of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventOptions {
+    /// Whether the event measures times.
+    pub timing: bool,
+    /// Whether a thread that waits for the event sleeps, instead of asking the device all the time.
+    pub blocking_sync: bool,
+    /// Whether other processes may import the event (feature `sharing`).
+    pub shareable: bool,
+}
+
 // SAFETY: a CUevent is a token that every thread may pass to the driver.
 unsafe impl Send for Event {}
 // SAFETY: as above.
@@ -60,6 +72,32 @@ impl Event {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn with_timing(context: &Context) -> Result<Self> {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// An event with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new). A shareable event cannot measure times; the device cannot share events
+    /// ([`Error::Unsupported`](crate::Error::Unsupported)).
+    #[doc(alias("CU_EVENT_BLOCKING_SYNC", "CU_EVENT_INTERPROCESS"))]
+    pub fn with_options(context: &Context, options: EventOptions) -> Result<Self> {
+        let mut flags = match options.timing {
+            true => CUevent_flags::CU_EVENT_DEFAULT,
+            false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+        };
+        if options.blocking_sync {
+            flags |= CUevent_flags::CU_EVENT_BLOCKING_SYNC;
+        }
+        if options.shareable {
+            if options.timing {
+                let rule = "the driver shares only events without times";
+                return Err(Error::invalid("Event::with_options", "options.timing", "true", rule));
+            }
+            context.device().require(Feature::Ipc)?;
+            flags |= CUevent_flags::CU_EVENT_INTERPROCESS;
+        }
+        Self::with_flags(context, flags)
     }
 
     pub(crate) fn with_flags(context: &Context, flags: CUevent_flags) -> Result<Self> {

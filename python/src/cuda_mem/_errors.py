@@ -51,6 +51,10 @@ class DriverError(Error, RuntimeError):
     """The CUDA driver or the vkgdr library refused a call."""
 
 
+class DriverOutOfMemoryError(DriverError, OutOfMemoryError):
+    """The CUDA driver has no room."""
+
+
 class VkgdrError(Error, RuntimeError):
     """Exception raised on errors."""
 

@@ -1,6 +1,7 @@
 //! Sharing between real processes, over any driver. Each test starts this program again as the other process, which
 //! runs one of the [`roles`].
 
+mod bare;
 mod c_library;
 mod channel;
 mod devices;

@@ -46,6 +46,7 @@ pub fn play(role: &str) -> Outcome {
         "forged" => super::forged::play(&mut importer),
         "pairs" => super::pairs::play(&mut importer),
         "replayed" => super::forged::replayed(&mut importer),
+        "bare" => super::bare::play(&mut importer),
         "files" => super::files::play(&mut importer),
         "another_device" => super::devices::play(&mut importer),
         "pinned" => super::pinned::play(&mut importer),

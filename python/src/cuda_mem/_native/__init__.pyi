@@ -3,6 +3,7 @@
 Memory shared by CPU and NVIDIA GPU.
 """
 
+from . import core as core
 from _typeshed import SupportsGetItem
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import disjoint_base
@@ -507,7 +508,7 @@ class MemoryResource:
     RingPool. It cannot be made by itself.
     """
     def __repr__(self, /) -> str: ...
-    def allocate(self, /, size: SupportsIndex, *, stream: Any | None = None) -> Buffer:
+    def allocate(self, /, size: int, *, stream: Any | None = None) -> Buffer:
         """
         Allocates `size` bytes, whose contents are undefined. `stream` becomes the buffer's home stream, in whose order it
         is used and freed: a Stream, an object with `__cuda_stream__`, or None for the legacy default stream. A size of 0

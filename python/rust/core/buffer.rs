@@ -1,0 +1,677 @@
+//! Buffers: memory of a resource, of another library, or of a resource that is written in Python.
+
+use super::current;
+use super::stream::of_argument;
+use super::{calls, export, transfer};
+use crate::drop_errors;
+use crate::error::{Outcome, raise};
+use crate::signals;
+use core::ffi::{c_int, c_void};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{Accessibility, PointerInfo};
+use cuda_mem::{SharedBuffer, Stream};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
+use pyo3::{ffi, intern};
+use std::sync::{Mutex, OnceLock, RwLock, RwLockReadGuard};
+
+/// Memory. A memory resource makes it; `with` closes it. Its work runs on the streams that the calls name, and its free
+/// waits for that work.
+///
+/// A close is refused while a numpy array or another library uses the memory.
+#[pyclass(frozen, weakref, subclass, module = "cuda_mem.core")]
+pub struct Buffer {
+    /// None when it is closed. Only tried, never waited for.
+    body: RwLock<Option<Body>>,
+    /// Live views and exports, which keep the memory where it is.
+    views: AtomicUsize,
+    /// Whether another process made the memory.
+    is_mapped: bool,
+    /// What the driver says about memory of no resource. Asked once.
+    facts: OnceLock<(Accessibility, i32)>,
+    /// The resource and the descriptor of an import, which stay after a close: a queue of multiprocessing pickles later than
+    /// it is given the buffer.
+    origin: OnceLock<(Py<PyAny>, Py<PyAny>)>,
+}
+
+/// What an open buffer has.
+pub struct Body {
+    pub address: u64,
+    pub size: usize,
+    pub memory: Held,
+    /// The resource of Python that the memory is from.
+    pub resource: Option<Py<PyAny>>,
+    pub owner: Option<Py<PyAny>>,
+}
+
+/// Who frees the memory.
+pub enum Held {
+    /// This buffer.
+    Whole(cuda_mem::Buffer<u8, Any>),
+    /// The last of several imports in this process.
+    Imported(SharedBuffer<u8, Any>),
+    /// The resource of Python, in order of a stream of Python and with a context current; or nobody.
+    Foreign { stream: Option<Py<PyAny>>, context: Option<cuda_mem::Context> },
+}
+
+impl Held {
+    /// The stream in whose order the memory is freed, if that is known.
+    pub fn home(&self) -> Option<&Stream> {
+        match self {
+            Self::Whole(buffer) => Some(buffer.stream()),
+            Self::Imported(buffer) => Some(buffer.stream()),
+            Self::Foreign { .. } => None,
+        }
+    }
+
+    /// Makes the free wait for the work of another stream so far.
+    pub fn record_use(&self, stream: &Stream) -> cuda_mem::Result<()> {
+        match self {
+            Self::Whole(buffer) => buffer.record_use(stream),
+            Self::Imported(buffer) => buffer.record_use(stream),
+            Self::Foreign { .. } => Ok(()),
+        }
+    }
+}
+
+/// What makes an object of a subclass of Buffer. Only this module makes one.
+#[pyclass(frozen, module = "cuda_mem._native.core")]
+pub struct Ticket(Mutex<Option<(Body, bool)>>);
+
+/// A use of an open buffer.
+pub struct Open<'buffer>(RwLockReadGuard<'buffer, Option<Body>>);
+
+impl Deref for Open<'_> {
+    type Target = Body;
+
+    fn deref(&self) -> &Body {
+        match &*self.0 {
+            Some(body) => body,
+            None => unreachable!("checked when this was made"),
+        }
+    }
+}
+
+fn closed() -> crate::error::Failure {
+    // test_memory.py and programs of cuda.core look for this text.
+    PyRuntimeError::new_err("Buffer has been closed").into()
+}
+
+/// An address: an integer, an object that becomes one, or None for 0.
+pub fn address(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if object.is_none() {
+        return Ok(0);
+    }
+    match object.extract::<u64>() {
+        Ok(address) => Ok(address),
+        Err(_) => object.call_method0(intern!(object.py(), "__int__"))?.extract(),
+    }
+}
+
+/// The default stream of `cuda_mem.core`.
+fn default_stream(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import(intern!(py, "cuda_mem.core._stream"))?.call_method0(intern!(py, "default_stream"))
+}
+
+impl Buffer {
+    #[inline]
+    pub fn new(body: Body, is_mapped: bool) -> Self {
+        Self {
+            body: RwLock::new(Some(body)),
+            views: AtomicUsize::new(0),
+            is_mapped,
+            facts: OnceLock::new(),
+            origin: OnceLock::new(),
+        }
+    }
+
+    /// A buffer of a class of Python.
+    pub fn of_class<'py>(class: &Bound<'py, PyType>, body: Body, is_mapped: bool) -> PyResult<Bound<'py, PyAny>> {
+        let py = class.py();
+        if class.is(py.get_type::<Self>()) {
+            return Ok(Bound::new(py, Self::new(body, is_mapped))?.into_any());
+        }
+        class.call1((Bound::new(py, Ticket(Mutex::new(Some((body, is_mapped)))))?,))
+    }
+
+    /// A buffer of memory that cuda-mem allocated.
+    #[inline]
+    pub fn whole(buffer: cuda_mem::Buffer<u8, Any>, resource: Py<PyAny>) -> Body {
+        Body {
+            address: buffer.device_pointer(),
+            size: buffer.len(),
+            memory: Held::Whole(buffer),
+            resource: Some(resource),
+            owner: None,
+        }
+    }
+
+    /// The memory, if the buffer is open.
+    #[inline]
+    pub fn open(&self) -> Outcome<Open<'_>> {
+        match self.body.try_read() {
+            Ok(body) if body.is_some() => Ok(Open(body)),
+            Ok(_) => Err(closed()),
+            Err(_) => Err(raise("ClosedError", "another thread closes the Buffer", None)),
+        }
+    }
+
+    /// One more use of the memory that no close may end.
+    pub fn add_view(&self) {
+        self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn set_origin(&self, resource: Py<PyAny>, descriptor: Py<PyAny>) {
+        let _ = self.origin.set((resource, descriptor));
+    }
+
+    pub fn end_view(&self) {
+        self.views.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Who may address the memory, and the device: that of the resource, or what the driver says about the address.
+    pub fn facts(&self, py: Python<'_>) -> Outcome<(Accessibility, i32)> {
+        let body = self.open()?;
+        let (address, resource) = (body.address, body.resource.as_ref().map(|resource| resource.clone_ref(py)));
+        // The resource may be written in Python.
+        drop(body);
+        if let Some(resource) = resource {
+            let resource = resource.into_bound(py);
+            let flag = |name| resource.getattr(name).and_then(|value| value.is_truthy());
+            let mut accessibility = Accessibility::HOST;
+            accessibility.device = flag(intern!(py, "is_device_accessible"))?;
+            accessibility.host = flag(intern!(py, "is_host_accessible"))?;
+            accessibility.managed = flag(intern!(py, "is_managed"))?;
+            return Ok((accessibility, -1));
+        }
+        if let Some(facts) = self.facts.get() {
+            return Ok(*facts);
+        }
+        let facts = py.detach(|| facts_of(address))?;
+        Ok(*self.facts.get_or_init(|| facts))
+    }
+
+    /// The class of accessibility that the buffer has for other libraries.
+    pub fn managed(&self, py: Python<'_>, facts: Accessibility) -> Outcome<bool> {
+        if facts.managed || !(facts.device && facts.host) {
+            return Ok(facts.managed);
+        }
+        // A resource of Python may not say that its memory is managed.
+        let address = self.open()?.address;
+        Ok(address != 0 && py.detach(|| facts_of(address))?.0.managed)
+    }
+
+    /// Takes the memory out, for its free.
+    fn take(&self) -> Outcome<Option<Body>> {
+        let count = self.views.load(Ordering::Relaxed);
+        match self.body.try_write() {
+            Ok(body) if body.is_some() && count > 0 => {
+                let text = format!(
+                    "Buffer.close: {count} memoryviews, numpy arrays or arrays of other libraries use the memory: delete \
+                     them first"
+                );
+                Err(raise("SharedError", text, None))
+            }
+            Ok(mut body) => Ok(body.take()),
+            Err(_) => Err(raise("SharedError", "Buffer.close: another thread uses the Buffer", None)),
+        }
+    }
+
+    fn put_back(&self, body: Body) {
+        if let Ok(mut place) = self.body.try_write() {
+            *place = Some(body);
+        }
+    }
+}
+
+/// What the driver says about an address of no resource.
+fn facts_of(address: u64) -> cuda_mem::Result<(Accessibility, i32)> {
+    let driver = calls::driver("cuPointerGetAttributes")?;
+    let context = match current::current(&driver) {
+        Ok(Some(context)) => context,
+        _ => current::primary(&driver, 0)?,
+    };
+    let info = PointerInfo::of(&context, address)?;
+    Ok((info.accessibility, info.device.unwrap_or(-1)))
+}
+
+/// A free that failed, and what is left of the buffer.
+struct NotFreed {
+    left: Option<Body>,
+    error: crate::error::Failure,
+}
+
+impl NotFreed {
+    fn new(left: Option<Body>, error: crate::error::Failure) -> Box<Self> {
+        Box::new(Self { left, error })
+    }
+}
+
+impl Body {
+    /// Frees the memory. An error returns what is left.
+    fn free(mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> Result<(), Box<NotFreed>> {
+        let given = match stream.map(|stream| of_argument(stream, None)).transpose() {
+            Ok(given) => given,
+            Err(error) => return Err(NotFreed::new(Some(self), error)),
+        };
+        let memory = core::mem::replace(&mut self.memory, Held::Foreign { stream: None, context: None });
+        match memory {
+            Held::Whole(buffer) => {
+                let freed = py.detach(|| match given {
+                    Some(stream) if stream != *buffer.stream() => buffer.close_on(&stream),
+                    _ => buffer.close(),
+                });
+                freed.map_err(|refused| {
+                    self.memory = Held::Whole(refused.value);
+                    NotFreed::new(Some(self), refused.error.into())
+                })
+            }
+            Held::Imported(mut buffer) => py
+                .detach(|| {
+                    given.map_or(Ok(()), |stream| buffer.set_stream(&stream))?;
+                    // Errors of the free become warnings.
+                    drop(buffer);
+                    Ok::<_, cuda_mem::Error>(())
+                })
+                .map_err(|error| NotFreed::new(None, error.into())),
+            Held::Foreign { stream: kept, context } => {
+                let Some(resource) = self.resource.take() else { return Ok(()) };
+                let freed = || -> PyResult<()> {
+                    let stream = match (stream, kept) {
+                        (Some(stream), _) => stream.clone(),
+                        (None, Some(kept)) => kept.into_bound(py),
+                        (None, None) => default_stream(py)?,
+                    };
+                    let _current = context.as_ref().map(cuda_mem::Context::bind).transpose().ok();
+                    let arguments = PyDict::new(py);
+                    arguments.set_item(intern!(py, "stream"), stream)?;
+                    let method = resource.bind(py).getattr(intern!(py, "deallocate"))?;
+                    method.call((self.address, self.size), Some(&arguments))?;
+                    Ok(())
+                };
+                freed().map_err(|error| NotFreed::new(None, error.into()))
+            }
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Some(body) = self.body.get_mut().ok().and_then(Option::take) else { return };
+        match &body.memory {
+            // The drop of the memory frees it, and its errors become warnings.
+            Held::Whole(_) | Held::Imported(_) => drop(body),
+            Held::Foreign { .. } if body.resource.is_none() => drop(body),
+            // The parent frees it.
+            Held::Foreign { .. } if cuda_mem::check_not_forked("Buffer").is_err() => core::mem::forget(body),
+            Held::Foreign { .. } => {
+                let _ = Python::try_attach(|py| {
+                    let resource = body.resource.as_ref().map(|resource| resource.clone_ref(py));
+                    if let Err(failed) = body.free(py, None) {
+                        PyErr::from(failed.error)
+                            .write_unraisable(py, resource.as_ref().map(|resource| resource.bind(py)));
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    #[new]
+    #[pyo3(signature = (*arguments, **_options))]
+    fn make(arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Outcome<Self> {
+        let ticket = arguments.get_item(0).ok().and_then(|first| first.cast_into::<Ticket>().ok());
+        let body = ticket.and_then(|ticket| ticket.get().0.lock().ok().and_then(|mut body| body.take()));
+        let Some((body, is_mapped)) = body else {
+            let text = "Buffer objects cannot be instantiated directly. Please use MemoryResource APIs.";
+            return Err(PyRuntimeError::new_err(text).into());
+        };
+        Ok(Self::new(body, is_mapped))
+    }
+
+    /// A buffer of an address. With a resource `mr`, the buffer owns the memory: `mr.deallocate(ptr, size, stream=...)`
+    /// frees it, in order of `stream` or of the default stream. With an `owner`, the buffer keeps that. Otherwise the
+    /// program keeps the memory.
+    #[classmethod]
+    #[pyo3(signature = (ptr, size, mr = None, owner = None, *, stream = None))]
+    fn from_handle<'py>(
+        class: &Bound<'py, PyType>,
+        ptr: &Bound<'py, PyAny>,
+        size: usize,
+        mr: Option<Bound<'py, PyAny>>,
+        owner: Option<Bound<'py, PyAny>>,
+        stream: Option<Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let py = class.py();
+        if mr.is_some() && owner.is_some() {
+            let text = "owner and memory resource cannot be both specified together";
+            return Err(PyValueError::new_err(text).into());
+        }
+        let mut context = None;
+        match &mr {
+            None if stream.is_some() => {
+                return Err(PyValueError::new_err("stream requires a memory resource (mr)").into());
+            }
+            // Memory of the host alone needs no driver.
+            Some(mr) if mr.getattr(intern!(py, "is_device_accessible"))?.is_truthy()? => {
+                context = current::current(&calls::driver("Buffer.from_handle")?)?;
+            }
+            _ => {}
+        }
+        let body = Body {
+            address: address(ptr)?,
+            size,
+            memory: Held::Foreign { stream: stream.map(Bound::unbind), context },
+            resource: mr.map(Bound::unbind),
+            owner: owner.map(Bound::unbind),
+        };
+        Ok(Self::of_class(class, body, false)?)
+    }
+
+    /// Imports memory of another process. Raises CUDAError for memory of another resource.
+    #[classmethod]
+    #[pyo3(signature = (mr, ipc_descriptor, *, stream))]
+    fn from_ipc_descriptor<'py>(
+        class: &Bound<'py, PyType>,
+        mr: &Bound<'py, PyAny>,
+        ipc_descriptor: &Bound<'py, PyAny>,
+        stream: &Bound<'py, PyAny>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        let module = class.py().import("cuda_mem.core._ipc")?;
+        Ok(module.call_method1("import_buffer", (class, mr, ipc_descriptor, stream))?)
+    }
+
+    /// What another process imports the memory by. The resource must be made with `ipc_enabled`.
+    #[getter]
+    fn ipc_descriptor<'py>(slf: &Bound<'py, Self>) -> Outcome<Bound<'py, PyAny>> {
+        Ok(slf.py().import("cuda_mem.core._ipc")?.call_method1("export_buffer", (slf,))?)
+    }
+
+    /// Frees the memory in order of `stream`, or of the stream of the allocation. Does nothing if the buffer is closed.
+    #[pyo3(signature = (stream = None))]
+    fn close(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> Outcome {
+        drop_errors::warn(py)?;
+        let Some(body) = self.take()? else { return Ok(()) };
+        match body.free(py, stream) {
+            Ok(()) => Ok(()),
+            Err(failed) => {
+                let NotFreed { left, error } = *failed;
+                if let Some(left) = left {
+                    self.put_back(left);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes `stream` the one in whose order the memory is freed. It does not wait for earlier work that the program queued
+    /// by itself.
+    fn set_deallocation_stream(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
+        if stream.is_none() {
+            return Err(PyTypeError::new_err("Argument 'stream' must be a Stream, not None").into());
+        }
+        let given = of_argument(stream, None)?;
+        let Ok(mut body) = self.body.try_write() else {
+            return Err(raise("SharedError", "another thread uses the Buffer", None));
+        };
+        match body.as_mut().map(|body| &mut body.memory) {
+            None => Err(closed()),
+            Some(Held::Whole(buffer)) => Ok(py.detach(|| buffer.set_stream(&given))?),
+            Some(Held::Imported(buffer)) => Ok(py.detach(|| buffer.set_stream(&given))?),
+            Some(Held::Foreign { stream: kept, .. }) => {
+                *kept = Some(stream.clone().unbind());
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the buffer is closed.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.body.try_read().is_ok_and(|body| body.is_none())
+    }
+
+    /// The address as an integer; 0 when the buffer is closed.
+    #[getter]
+    fn handle(&self) -> Outcome<u64> {
+        match self.open() {
+            Ok(body) => {
+                if let Held::Whole(buffer) = &body.memory {
+                    buffer.mark_work()?;
+                }
+                Ok(body.address)
+            }
+            Err(_) if self.is_closed() => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The size in bytes; 0 when the buffer is closed.
+    #[getter]
+    fn size(&self) -> usize {
+        self.open().map_or(0, |body| body.size)
+    }
+
+    /// The memory resource, or None.
+    #[getter]
+    fn memory_resource(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.open().ok()?.resource.as_ref().map(|resource| resource.clone_ref(py))
+    }
+
+    /// The owner of memory of another library, or None.
+    #[getter]
+    fn owner(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.open().ok()?.owner.as_ref().map(|owner| owner.clone_ref(py))
+    }
+
+    /// The ordinal of the device; -1 for memory of the host.
+    #[getter]
+    fn device_id(&self, py: Python<'_>) -> Outcome<Py<PyAny>> {
+        let resource = self.open()?.resource.as_ref().map(|resource| resource.clone_ref(py));
+        match resource {
+            Some(resource) => Ok(resource.getattr(py, intern!(py, "device_id"))?),
+            None => Ok(self.facts(py)?.1.into_pyobject(py).map_err(PyErr::from)?.into_any().unbind()),
+        }
+    }
+
+    /// Whether devices address the memory.
+    #[getter]
+    fn is_device_accessible(&self, py: Python<'_>) -> Outcome<bool> {
+        Ok(self.facts(py)?.0.device)
+    }
+
+    /// Whether the CPU addresses the memory.
+    #[getter]
+    fn is_host_accessible(&self, py: Python<'_>) -> Outcome<bool> {
+        Ok(self.facts(py)?.0.host)
+    }
+
+    /// Whether the driver moves the memory between the host and devices.
+    #[getter]
+    fn is_managed(&self, py: Python<'_>) -> Outcome<bool> {
+        let facts = self.facts(py)?.0;
+        self.managed(py, facts)
+    }
+
+    /// The resource and the descriptor of an import.
+    #[getter]
+    fn _origin(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
+        self.origin.get().map(|(resource, descriptor)| (resource.clone_ref(py), descriptor.clone_ref(py)))
+    }
+
+    /// Whether another process made the memory.
+    #[getter]
+    fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
+    /// Copies all of this buffer to `dst`, of the same size, on `stream`; without `dst`, to a new buffer of the same
+    /// resource. Returns the destination.
+    #[pyo3(signature = (dst = None, *, stream, options = None))]
+    fn copy_to<'py>(
+        slf: &Bound<'py, Self>,
+        dst: Option<Bound<'py, Buffer>>,
+        stream: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, Buffer>> {
+        let py = slf.py();
+        let dst = match dst {
+            Some(dst) => dst,
+            None => {
+                let Some(resource) = slf.get().open()?.resource.as_ref().map(|resource| resource.clone_ref(py)) else {
+                    let text = "a destination buffer must be provided (this buffer does not have a memory_resource)";
+                    return Err(PyValueError::new_err(text).into());
+                };
+                let arguments = PyDict::new(py);
+                arguments.set_item("stream", stream)?;
+                let size = slf.get().size();
+                resource
+                    .bind(py)
+                    .call_method("allocate", (size,), Some(&arguments))?
+                    .cast_into()
+                    .map_err(PyErr::from)?
+            }
+        };
+        transfer::copy(py, slf.get(), dst.get(), stream, options)?;
+        Ok(dst)
+    }
+
+    /// Copies all of `src`, of the same size, to this buffer on `stream`.
+    #[pyo3(signature = (src, *, stream, options = None))]
+    fn copy_from(
+        &self,
+        py: Python<'_>,
+        src: PyRef<'_, Buffer>,
+        stream: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome {
+        transfer::copy(py, &src, self, stream, options)
+    }
+
+    /// Fills the buffer on `stream` with an integer from 0 to 255, or with a pattern of 1, 2 or 4 bytes: an object with the
+    /// buffer protocol, such as bytes or a number of numpy.
+    #[pyo3(signature = (value, *, stream))]
+    fn fill(&self, py: Python<'_>, value: &Bound<'_, PyAny>, stream: &Bound<'_, PyAny>) -> Outcome {
+        let pattern = if value.is_instance_of::<PyInt>() {
+            vec![value.extract::<u8>()?]
+        } else {
+            crate::buffer::readable("value", value)?.to_vec()
+        };
+        transfer::fill(py, self, &pattern, stream)
+    }
+
+    /// DLPack's protocol: an array of int8. The memory is ordered before the consumer's `stream`.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        stream: Option<i64>,
+        max_version: Option<&Bound<'py, PyAny>>,
+        dl_device: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        export::capsule(slf, stream, max_version, dl_device, copy)
+    }
+
+    /// DLPack's device: (type, number).
+    fn __dlpack_device__(&self, py: Python<'_>) -> Outcome<(i32, i32)> {
+        Ok(crate::capsule::device(export::device(py, self)?))
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (this, py) = (slf.get(), slf.py());
+        if !this.facts(py)?.0.host {
+            let text = "the CPU does not address this memory: copy it to a buffer that the CPU addresses";
+            return Err(PyBufferError::new_err(text));
+        }
+        let body = this.open()?;
+        let (pointer, size) = (core::ptr::with_exposed_provenance_mut::<c_void>(body.address as usize), body.size);
+        let home = body.memory.home().cloned();
+        // Before the wait, so that the memory stays.
+        this.add_view();
+        drop(body);
+        let waited = home.map_or(Ok(Ok(())), |home| signals::detach(py, || home.synchronize()));
+        let filled = waited.and_then(|waited| Ok(waited.map_err(crate::error::Failure::from)?)).and_then(|()| {
+            // SAFETY: Python passes a view to fill; the memory stays while the view is counted.
+            match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, size as ffi::Py_ssize_t, 0, flags) } {
+                0 => Ok(()),
+                _ => Err(PyErr::fetch(py)),
+            }
+        });
+        if filled.is_err() {
+            this.end_view();
+        }
+        filled
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        let _ = view;
+        self.end_view();
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> Outcome {
+        let _ = (kind, traceback);
+        let closed = self.close(py, None);
+        // An exception of the body goes on: its traceback often has the array that keeps the buffer open.
+        if value.is_none() { closed } else { Ok(()) }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Outcome<Bound<'py, PyAny>> {
+        Ok(slf.py().import("cuda_mem.core._ipc")?.call_method1("reduce_buffer", (slf,))?)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Buffer>().is_ok_and(|other| self.place() == other.get().place())
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        let (address, size) = self.place();
+        PyTuple::new(py, [address, size as u64])?.hash()
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (address, size) = slf.get().place();
+        let mapped = if slf.get().is_mapped { " is_mapped=True" } else { "" };
+        Ok(format!("<{} ptr={address:#x} size={size}{mapped}>", slf.get_type().name()?))
+    }
+
+    // Without a `__clear__`: each cycle has an object of Python that can be changed, which ends it.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(body) = self.body.try_read() else { return Ok(()) };
+        let Some(body) = &*body else { return Ok(()) };
+        visit.call(&body.resource)?;
+        visit.call(&body.owner)
+    }
+}
+
+impl Buffer {
+    /// Address and size; zeros when it is closed.
+    fn place(&self) -> (u64, usize) {
+        self.open().map_or((0, 0), |body| (body.address, body.size))
+    }
+}
+
+/// The context of memory of another library: of its pointer, or the current one.
+pub fn context_of(address: u64) -> cuda_mem::Result<cuda_mem::Context> {
+    let (_, ordinal) = facts_of(address)?;
+    let driver = calls::driver("Buffer")?;
+    match current::current(&driver) {
+        Ok(Some(context)) => Ok(context),
+        _ => current::primary(&driver, ordinal.max(0)),
+    }
+}

@@ -1,0 +1,14 @@
+//! What `cuda_mem.core` is made from, which has the names of cuda.core. Its classes of Python derive from these.
+
+pub mod buffer;
+pub mod calls;
+pub mod current;
+pub mod event;
+pub mod export;
+pub mod ipc;
+pub mod managed;
+pub mod module;
+pub mod pool;
+pub mod resource;
+pub mod stream;
+pub mod transfer;
