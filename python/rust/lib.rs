@@ -18,6 +18,7 @@ mod array;
 mod buffer;
 mod capsule;
 mod context;
+mod core;
 mod drop_errors;
 mod error;
 mod event;
@@ -40,6 +41,8 @@ mod _native {
     use super::buffer::Buffer;
     #[pymodule_export]
     use super::context::{Context, Device, Driver};
+    #[pymodule_export]
+    use super::core::layout::StridedLayout;
     #[pymodule_export]
     use super::drop_errors::take_drop_errors;
     #[pymodule_export]

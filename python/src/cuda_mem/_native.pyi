@@ -778,6 +778,174 @@ class Stream:
         """
 
 @final
+class StridedLayout:
+    """
+    The positions of an array's elements in memory: shape, strides and the offset of the first element, in elements, and
+    the size of an element, in bytes. A layout is a value without memory.
+
+    Without `strides` the layout is dense in C order, and its `strides` is None. With `divide_strides`, `strides` counts
+    bytes.
+
+    >>> layout = cuda_mem.core.StridedLayout((480, 640, 3), None, 1)
+    >>> layout[:, ::-1].strides, layout[:, ::-1].slice_offset
+    ((1920, -3, 1), 1917)
+    """
+    def __eq__(self, other: object, /) -> bool:
+        """
+        By value. Strides that are only implied equal the same strides.
+        """
+    def __getitem__(self, slices: Any, /) -> StridedLayout: ...
+    def __new__(cls, /, shape: Any, strides: Any | None, itemsize: SupportsIndex, divide_strides: bool = False) -> StridedLayout: ...
+    def __repr__(self, /) -> str: ...
+    def broadcast_to(self, /, shape: Any) -> StridedLayout:
+        """
+        Repeats axes of extent 1, and adds axes in front, all with stride 0.
+        """
+    @classmethod
+    def dense(cls, /, shape: Any, itemsize: SupportsIndex, stride_order: Any | None = None) -> StridedLayout:
+        """
+        A layout without gaps. `stride_order` is "C", "F", or a tuple of the axes from the slowest to the fastest.
+        """
+    @classmethod
+    def dense_like(cls, /, other: StridedLayout, stride_order: Any | None = None) -> StridedLayout:
+        """
+        A layout without gaps and without an offset, with the shape and the item size of another. "K", the default, keeps
+        the order of its strides.
+        """
+    def flattened(self, /, start_axis: SupportsIndex = 0, end_axis: SupportsIndex = ..., mask: SupportsIndex | None = None) -> StridedLayout:
+        """
+        Merges neighbouring axes that form one run of memory: those from `start_axis` to `end_axis`, and of these the ones
+        that `mask` allows.
+        """
+    def flattened_axis_mask(self, /) -> int:
+        """
+        The axes that `flattened` can merge: bit n for axis n and the one before it. Masks of layouts of the same shape
+        combine by `&`.
+        """
+    @property
+    def is_contiguous_any(self, /) -> bool:
+        """
+        Whether the elements lie without gaps in some order of the axes.
+        """
+    @property
+    def is_contiguous_c(self, /) -> bool:
+        """
+        Whether the elements lie without gaps, and the last axis runs fastest.
+        """
+    @property
+    def is_contiguous_f(self, /) -> bool:
+        """
+        Whether the elements lie without gaps, and the first axis runs fastest.
+        """
+    @property
+    def is_dense(self, /) -> bool:
+        """
+        Whether the elements lie without gaps from offset 0 on.
+        """
+    @property
+    def is_unique(self, /) -> bool:
+        """
+        Whether no two elements share memory. False for contrived strides for which nothing but a long search would tell.
+        """
+    @property
+    def itemsize(self, /) -> int:
+        """
+        The size of an element in bytes.
+        """
+    def max_compatible_itemsize(self, /, max_itemsize: SupportsIndex = 16, data_ptr: SupportsIndex = 0, axis: SupportsIndex = ...) -> int:
+        """
+        The largest item size, at most `max_itemsize`, to which `repacked` can change this layout along `axis`.
+        """
+    @property
+    def max_offset(self, /) -> int:
+        """
+        The highest offset of an element.
+        """
+    @property
+    def min_offset(self, /) -> int:
+        """
+        The lowest offset of an element.
+        """
+    @property
+    def ndim(self, /) -> int:
+        """
+        The number of dimensions.
+        """
+    @property
+    def offset_bounds(self, /) -> tuple[int, int]:
+        """
+        The lowest and the highest offset of an element, in elements; (0, -1) without elements.
+        """
+    def permuted(self, /, axis_order: Any) -> StridedLayout:
+        """
+        The axes in another order.
+        """
+    def repacked(self, /, itemsize: SupportsIndex, data_ptr: SupportsIndex = 0, axis: SupportsIndex = ..., keep_dim: bool = True) -> StridedLayout:
+        """
+        The same bytes as elements of another size. The extent of `axis` changes; its stride must be 1. A `data_ptr` other
+        than 0 is checked for its alignment. Without `keep_dim`, an axis whose extent becomes 1 is removed.
+        """
+    def required_size_in_bytes(self, /) -> int:
+        """
+        The size in bytes of memory that begins at offset 0 and holds all elements. ValueError if elements lie before it.
+        """
+    def reshaped(self, /, shape: Any) -> StridedLayout:
+        """
+        The same elements, in C order, in another shape. One extent may be -1.
+        """
+    @property
+    def shape(self, /) -> tuple[int, ...]:
+        """
+        The extents.
+        """
+    @property
+    def slice_offset(self, /) -> int:
+        """
+        The offset of the element with indices 0, in elements.
+        """
+    @property
+    def slice_offset_in_bytes(self, /) -> int:
+        """
+        The offset of the element with indices 0, in bytes.
+        """
+    def sliced(self, /, slices: Any) -> StridedLayout:
+        """
+        A part: an int, a slice, or a tuple of these, as in `layout[2, ::-1]`.
+        """
+    def squeezed(self, /) -> StridedLayout:
+        """
+        Without the axes of extent 1. Without elements, one axis of extent 0 is left.
+        """
+    @property
+    def stride_order(self, /) -> tuple[int, ...]:
+        """
+        The axes from the largest stride to the smallest.
+        """
+    @property
+    def strides(self, /) -> tuple | None:
+        """
+        The strides in elements; None if the layout was made without.
+        """
+    @property
+    def strides_in_bytes(self, /) -> tuple | None:
+        """
+        The strides in bytes; None if the layout was made without strides.
+        """
+    def to_dense(self, /, stride_order: Any | None = None) -> StridedLayout:
+        """
+        As dense_like, of this layout.
+        """
+    def unsqueezed(self, /, axis: Any) -> StridedLayout:
+        """
+        With axes of extent 1 at the positions of `axis` in the new shape, an int or a tuple.
+        """
+    @property
+    def volume(self, /) -> int:
+        """
+        The number of elements.
+        """
+
+@final
 class VirtualMemory(MemoryResource):
     """
     Physical memory of a device at reserved addresses: buffers that grow without a copy.
