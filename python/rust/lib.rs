@@ -44,6 +44,8 @@ mod _native {
     #[pymodule_export]
     use super::core::layout::StridedLayout;
     #[pymodule_export]
+    use super::core::view::StridedMemoryView;
+    #[pymodule_export]
     use super::drop_errors::take_drop_errors;
     #[pymodule_export]
     use super::event::Event;

@@ -76,6 +76,17 @@ impl StridedLayout {
         Ok(Self { inner: inner.map_err(raised)?, is_implicit: strides.is_none() })
     }
 
+    /// A layout of the arguments of a call.
+    pub fn of_arguments(
+        shape: &Bound<'_, PyAny>,
+        strides: Option<&Bound<'_, PyAny>>,
+        item_size: usize,
+        bytes: bool,
+    ) -> PyResult<Self> {
+        let strides = strides.map(numbers).transpose()?;
+        Self::of(&numbers(shape)?, strides.as_deref(), item_size, bytes)
+    }
+
     pub fn strides_or_none<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         if self.is_implicit { Ok(None) } else { PyTuple::new(py, self.inner.strides()).map(Some) }
     }
@@ -108,8 +119,7 @@ impl StridedLayout {
         itemsize: i64,
         divide_strides: bool,
     ) -> PyResult<Self> {
-        let strides = strides.map(numbers).transpose()?;
-        Self::of(&numbers(shape)?, strides.as_deref(), item_size(itemsize)?, divide_strides)
+        Self::of_arguments(shape, strides, item_size(itemsize)?, divide_strides)
     }
 
     /// A layout without gaps. `stride_order` is "C", "F", or a tuple of the axes from the slowest to the fastest.

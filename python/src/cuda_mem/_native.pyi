@@ -922,12 +922,12 @@ class StridedLayout:
         The axes from the largest stride to the smallest.
         """
     @property
-    def strides(self, /) -> tuple | None:
+    def strides(self, /) -> tuple[int, ...] | None:
         """
         The strides in elements; None if the layout was made without.
         """
     @property
-    def strides_in_bytes(self, /) -> tuple | None:
+    def strides_in_bytes(self, /) -> tuple[int, ...] | None:
         """
         The strides in bytes; None if the layout was made without strides.
         """
@@ -943,6 +943,144 @@ class StridedLayout:
     def volume(self, /) -> int:
         """
         The number of elements.
+        """
+
+@final
+class StridedMemoryView:
+    """
+    A view of memory of this or another library, by DLPack, an array interface, or a Buffer: the address, the shape, the
+    strides, the element type and the device, without a copy. The object that exports the memory lives as long as the view.
+
+    >>> view = cuda_mem.core.utils.StridedMemoryView.from_any_interface(numpy.arange(6).reshape(2, 3), stream_ptr=-1)
+    >>> view.shape, view.dtype, view.device_id
+    ((2, 3), dtype('int64'), -1)
+    """
+    __c_dlpack_exchange_api__: Final[Any]
+    """
+    The same under its older name.
+    """
+    __dlpack_c_exchange_api__: Final[Any]
+    """
+    DLPack's exchange API: C functions for other libraries.
+    """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: Any | None = None, dl_device: tuple[SupportsIndex, SupportsIndex] | None = None, copy: bool | None = None) -> Any:
+        """
+        DLPack's protocol. As in cuda.core, the stream is not used: nothing is ordered, unless `dl_device` or `copy` asks for
+        a copy, which is made in order with the consumer's stream.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        DLPack's device: (type, number).
+        """
+    def __new__(cls, /, obj: Any | None = None, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        Deprecated: call from_any_interface, from_dlpack or from_cuda_array_interface.
+        """
+    def __repr__(self, /) -> str: ...
+    @property
+    def _layout(self, /) -> StridedLayout:
+        """
+        The layout.
+        """
+    def as_tensor_map(self, /, box_dim: Any | None = None, **options: Any) -> Any:
+        """
+        A descriptor for tiled copies in kernels, made by cuda.core, which must be installed.
+        """
+    def copy_from(self, /, other: StridedMemoryView, stream: Any | None = None, allocator: Any | None = None, blocking: bool | None = None) -> None:
+        """
+        Copies the elements of another view of the same shape and type into this one, whatever their layouts and devices, on
+        `stream`: a Stream, or None for the legacy default stream. `allocator` serves temporary memory, if some is needed.
+        With `blocking` None, the call waits for the end of the copy if the CPU addresses one of the sides. Copies within
+        memory of the CPU use no stream.
+        """
+    def copy_to(self, /, other: StridedMemoryView, stream: Any | None = None, allocator: Any | None = None, blocking: bool | None = None) -> None:
+        """
+        Copies the elements of this view into another one; see copy_from.
+        """
+    @property
+    def device_id(self, /) -> int:
+        """
+        The ordinal of the device; -1 for memory of the CPU.
+        """
+    @property
+    def dtype(self, /) -> Any | None:
+        """
+        The numpy dtype of the elements; None if the view was made without one. Types such as bfloat16 need ml_dtypes.
+        """
+    @property
+    def exporting_obj(self, /) -> Any | None:
+        """
+        The object that exports the memory.
+        """
+    @classmethod
+    def from_any_interface(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        A view by DLPack, or else by the CUDA array interface.
+        """
+    @classmethod
+    def from_array_interface(cls, /, obj: Any) -> StridedMemoryView:
+        """
+        A view of an object with `__array_interface__`, version 3, such as a numpy array. `device_id` is that of the current
+        context, or -1 without one.
+        """
+    @classmethod
+    def from_buffer(cls, /, buffer: Any, shape: Any, strides: Any | None = None, *, itemsize: SupportsIndex | None = None, dtype: Any | None = None, is_readonly: bool = False) -> StridedMemoryView:
+        """
+        A view of a Buffer. `shape` is a shape or a StridedLayout; `strides` counts elements. Of `itemsize` and `dtype` one is
+        needed, unless a layout is there. The elements must lie within the buffer. Nothing is ordered: the program orders its
+        work on the buffer.
+        """
+    @classmethod
+    def from_cuda_array_interface(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        A view of an object with `__cuda_array_interface__`, version 3. The stream of `stream_ptr`, a number, waits for the
+        stream that the interface names. -1 needs no order.
+        """
+    @classmethod
+    def from_dlpack(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        A view of an object with DLPack's methods. `stream_ptr` is the stream, as a number, on which the view will be used;
+        the exporter orders its work before it. -1 needs no order.
+        """
+    @property
+    def is_device_accessible(self, /) -> bool:
+        """
+        Whether devices address the memory.
+        """
+    @property
+    def layout(self, /) -> StridedLayout:
+        """
+        The layout.
+        """
+    @property
+    def ptr(self, /) -> int:
+        """
+        The address of the element with indices 0.
+        """
+    @property
+    def readonly(self, /) -> bool:
+        """
+        Whether nobody may write the memory.
+        """
+    @property
+    def shape(self, /) -> tuple[int, ...]:
+        """
+        The extents.
+        """
+    @property
+    def size(self, /) -> int:
+        """
+        The number of elements.
+        """
+    @property
+    def strides(self, /) -> tuple[int, ...] | None:
+        """
+        The strides in elements; None if the exporter has left them out, because the array is dense in C order.
+        """
+    def view(self, /, layout: StridedLayout | None = None, dtype: Any | None = None) -> StridedMemoryView:
+        """
+        The same memory in another layout, as another type of the same size, or both. The layout's offset counts from the
+        first element of the exporting object, or from the begin of the buffer. Without arguments it is this view.
         """
 
 @final

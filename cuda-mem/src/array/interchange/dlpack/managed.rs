@@ -196,6 +196,12 @@ impl ImportedTensor {
         &self.tensor
     }
 
+    /// Whether the producer has named the strides. Before release 1.2 of DLPack it may leave them out, if the tensor is
+    /// dense in C order.
+    pub fn has_strides(&self) -> bool {
+        !self.managed.dl_tensor().strides.is_null()
+    }
+
     /// Whether the producer has made a copy that only the consumer has.
     pub fn is_copied(&self) -> bool {
         self.managed.flags() & FLAG_IS_COPIED != 0

@@ -137,6 +137,16 @@ fn strides_go_out_wherever_there_are_dimensions() {
 }
 
 #[test]
+fn strides_that_a_producer_leaves_out_are_known_as_such() {
+    for (strides, said) in [(None, false), (Some(vec![3, 1]), true)] {
+        let raw = Stranger::new(&[2, 3]).with(|it| it.strides = strides).into_raw(counted().0);
+        // SAFETY: made just now, for this one import.
+        let imported = unsafe { ManagedTensor::from_versioned(raw) }.unwrap().check().unwrap();
+        assert_eq!((imported.has_strides(), imported.tensor().strides()), (said, &[3, 1][..]));
+    }
+}
+
+#[test]
 fn an_array_without_elements_goes_out_without_data() {
     let managed = array(&[3, 0], Some(&[5, 1]), false).export(());
     assert!(managed.dl_tensor().data.is_null());

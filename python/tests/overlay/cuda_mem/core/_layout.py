@@ -1,4 +1,4 @@
-"""The name of layouts in cuda.core."""
+"""A private name of cuda.core, for its own tests."""
 
 from cuda_mem._native import StridedLayout as _StridedLayout
 
