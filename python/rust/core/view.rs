@@ -6,6 +6,7 @@ use super::layout_error::raised;
 use super::{view_copy, view_exchange, view_import};
 use crate::capsule;
 use crate::error::{Outcome, raise};
+use core::mem::ManuallyDrop;
 use core::ptr;
 use cuda_mem::DataType;
 use cuda_mem::interchange::dlpack::{DLDataType, DLDevice, DLTensor, ImportedTensor, ManagedTensor};
@@ -52,6 +53,17 @@ pub enum Exporter {
     Buffer(Py<PyAny>),
     /// Another view.
     View(Py<StridedMemoryView>),
+}
+
+/// A view that a consumer uses. The consumer's release frees the view at once. As in every exporter of Python, it takes the GIL.
+struct Consumed(ManuallyDrop<Py<StridedMemoryView>>);
+
+impl Drop for Consumed {
+    fn drop(&mut self) {
+        // After the interpreter's end nothing can be freed.
+        // SAFETY: this is the only drop.
+        Python::try_attach(|_| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
 }
 
 /// A value that is known from the beginning, or not yet.
@@ -172,7 +184,7 @@ impl StridedMemoryView {
     /// The view for a consumer, in no order with its work.
     pub fn export(slf: &Bound<'_, Self>) -> Outcome<ManagedTensor> {
         let (py, this) = (slf.py(), slf.get());
-        let owner = slf.clone().unbind();
+        let owner = Consumed(ManuallyDrop::new(slf.clone().unbind()));
         if let Exporter::Tensor { tensor, .. } = &this.exporter {
             return Ok(tensor.tensor().export(owner));
         }
