@@ -4,6 +4,7 @@ import ctypes
 import gc
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -486,9 +487,22 @@ def test_dlpack_copies_on_demand(made: Callable[[Any], Any]) -> None:
         assert np.array_equal(np.from_dlpack(view, device="cpu"), copy)
 
 
-def test_tensor_maps_are_made_by_cuda_core() -> None:
-    try:
-        import cuda.core.utils  # type: ignore[import-not-found]  # noqa: F401
-    except ImportError:
-        with pytest.raises(NotImplementedError, match="pip install cuda-core"):
-            StridedMemoryView.from_dlpack(np.zeros(4), -1).as_tensor_map((4,))
+def test_tensor_maps_are_made_by_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = StridedMemoryView.from_dlpack(np.arange(4), -1)
+    monkeypatch.setitem(sys.modules, "cuda.core.utils", None)
+    with pytest.raises(NotImplementedError, match="pip install cuda-core"):
+        view.as_tensor_map((4,))
+
+    class Theirs:
+        def __init__(self, array: Any) -> None:
+            self.array = np.from_dlpack(array)
+
+        def as_tensor_map(self, box_dim: Any, **options: Any) -> Any:
+            return self.array.sum(), box_dim, options
+
+    module = types.ModuleType("cuda.core.utils")
+    module.StridedMemoryView = types.SimpleNamespace(from_dlpack=lambda view, stream: Theirs(view))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.core", types.ModuleType("cuda.core"))
+    monkeypatch.setitem(sys.modules, "cuda.core.utils", module)
+    assert view.as_tensor_map((4,), swizzle="none") == (6, (4,), {"swizzle": "none"})

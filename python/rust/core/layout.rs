@@ -3,6 +3,7 @@
 use super::layout_error::raised;
 use cuda_mem::view::{Index, LayoutError, Order};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple, PyType};
 
@@ -52,9 +53,14 @@ fn order_of<'a>(argument: Option<&Bound<'_, PyAny>>, axes: &'a mut Vec<usize>) -
 
 /// What an integer or a slice selects of an axis.
 fn index_of(item: &Bound<'_, PyAny>) -> PyResult<Index> {
-    if let Ok(slice) = item.cast::<PySlice>() {
-        let part = |name: &str| slice.getattr(name)?.extract::<Option<i64>>();
-        return Ok(Index::Slice { start: part("start")?, end: part("stop")?, step: part("step")?.unwrap_or(1) });
+    if item.is_instance_of::<PySlice>() {
+        let (mut start, mut end, mut step) = (0, 0, 0);
+        // SAFETY: the object is a slice, and the places are writable.
+        if unsafe { ffi::PySlice_Unpack(item.as_ptr(), &mut start, &mut end, &mut step) } != 0 {
+            return Err(PyErr::fetch(item.py()));
+        }
+        // What the slice leaves out is beyond the axis.
+        return Ok(Index::Slice { start: Some(start as i64), end: Some(end as i64), step: step as i64 });
     }
     let at = item.extract().map_err(|_| PyTypeError::new_err("Expected slice instance or integer."))?;
     Ok(Index::At(at))

@@ -3,6 +3,7 @@
 pub mod dtype;
 pub mod layout;
 pub mod layout_error;
+mod vector_call;
 pub mod view;
 mod view_copy;
 mod view_exchange;

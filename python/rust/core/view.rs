@@ -70,7 +70,7 @@ impl Drop for Consumed {
 pub fn known<T>(py: Python<'_>, value: Option<T>) -> PyOnceLock<T> {
     let lock = PyOnceLock::new();
     if let Some(value) = value {
-        lock.get_or_init(py, || value);
+        let _is_empty = lock.set(py, value);
     }
     lock
 }
@@ -134,6 +134,9 @@ impl StridedMemoryView {
 
     /// The element type for DLPack.
     pub fn data_type(&self, py: Python<'_>) -> Outcome<DataType> {
+        if let Exporter::Tensor { tensor, .. } = &self.exporter {
+            return Ok(tensor.tensor().data_type());
+        }
         if let Some(data_type) = self.data_type.get(py) {
             return Ok(*data_type);
         }

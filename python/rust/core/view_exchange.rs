@@ -122,7 +122,7 @@ unsafe extern "C" fn object_of_tensor(tensor: *mut DLManagedTensorVersioned, out
             return Err(PyRuntimeError::new_err("tensor cannot be NULL").into());
         }
         // SAFETY: this function's contract.
-        let view = Bound::new(py, of_managed(py, unsafe { ManagedTensor::from_versioned(tensor) }?, None)?)?;
+        let view = Bound::new(py, of_managed(unsafe { ManagedTensor::from_versioned(tensor) }?, None)?)?;
         // SAFETY: as above.
         unsafe { out.write(view.into_ptr().cast()) };
         Ok(())

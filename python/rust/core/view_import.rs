@@ -2,6 +2,7 @@
 
 use super::dtype::item_size_of_typestr;
 use super::layout::StridedLayout;
+use super::vector_call::{call_method, names};
 use super::view::{Exporter, StridedMemoryView, known};
 use crate::capsule;
 use crate::context::open;
@@ -11,11 +12,11 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::interchange::dlpack::{DLDevice, ManagedTensor};
 use cuda_mem::interchange::{StreamName, TensorDevice};
 use cuda_mem::memory::PointerInfo;
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyKeyError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyInt, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 
 /// By what an object was viewed.
 pub enum Found {
@@ -47,9 +48,15 @@ fn consumer(stream_ptr: Option<&Bound<'_, PyAny>>) -> Outcome<i64> {
 /// A view by the first protocol that the object has.
 pub fn of_any(object: &Bound<'_, PyAny>, stream_ptr: Option<&Bound<'_, PyAny>>) -> Outcome<(Found, StridedMemoryView)> {
     let py = object.py();
-    let device = object.getattr_opt(intern!(py, "__dlpack_device__"))?;
-    if let (Some(device), Some(export)) = (device, object.getattr_opt(intern!(py, "__dlpack__"))?) {
-        return Ok((Found::Dlpack, of_methods(object, &device, &export, stream_ptr)?));
+    let failure = match of_dlpack(object, stream_ptr) {
+        Ok(view) => return Ok((Found::Dlpack, view)),
+        Err(failure) => PyErr::from(failure),
+    };
+    let has = |name: &Bound<'_, PyString>| object.hasattr(name);
+    let is_lacking = failure.is_instance_of::<PyAttributeError>(py)
+        && !(has(intern!(py, "__dlpack__"))? && has(intern!(py, "__dlpack_device__"))?);
+    if !is_lacking {
+        return Err(failure.into());
     }
     match object.getattr_opt(intern!(py, "__cuda_array_interface__"))? {
         Some(said) => Ok((Found::Interface, of_cuda(object, &said, stream_ptr)?)),
@@ -62,20 +69,11 @@ pub fn of_any(object: &Bound<'_, PyAny>, stream_ptr: Option<&Bound<'_, PyAny>>) 
 }
 
 pub fn of_dlpack(object: &Bound<'_, PyAny>, stream_ptr: Option<&Bound<'_, PyAny>>) -> Outcome<StridedMemoryView> {
-    let py = object.py();
-    let device = object.getattr(intern!(py, "__dlpack_device__"))?;
-    of_methods(object, &device, &object.getattr(intern!(py, "__dlpack__"))?, stream_ptr)
-}
-
-fn of_methods(
-    object: &Bound<'_, PyAny>,
-    device: &Bound<'_, PyAny>,
-    export: &Bound<'_, PyAny>,
-    stream_ptr: Option<&Bound<'_, PyAny>>,
-) -> Outcome<StridedMemoryView> {
+    static NAMES: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     static NEWEST: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let py = object.py();
-    let (device_type, device_id): (i32, i32) = device.call0()?.extract()?;
+    let device = call_method(object, intern!(py, "__dlpack_device__"), None, &[])?;
+    let (device_type, device_id): (i32, i32) = device.extract()?;
     let device = TensorDevice::try_from(DLDevice { device_type, device_id })
         .map_err(|error| refused(format!("device not supported: {error}")))?;
     let stream = match device {
@@ -85,24 +83,24 @@ fn of_methods(
         TensorDevice::CudaHost | TensorDevice::CudaManaged => stream_ptr.map(integer).transpose()?,
     };
     // DLPack has no 0: None is the legacy default stream, which is 0 for the driver.
-    let stream = stream.filter(|stream| *stream != 0);
+    let stream = stream.filter(|stream| *stream != 0).into_pyobject(py).map_err(PyErr::from)?;
+    let names = NAMES.get_or_try_init(py, || names(py, [intern!(py, "stream"), intern!(py, "max_version")]))?;
     let newest = NEWEST.get_or_try_init(py, || Ok::<_, PyErr>((1, 3).into_pyobject(py)?.unbind()))?;
-    let arguments = PyDict::new(py);
-    arguments.set_item(intern!(py, "stream"), stream)?;
-    arguments.set_item(intern!(py, "max_version"), newest)?;
-    let said = match export.call((), Some(&arguments)) {
+    let export = intern!(py, "__dlpack__");
+    let said = match call_method(object, export, Some(names.bind(py)), &[&stream, newest.bind(py)]) {
         // Producers of before DLPack 1.0 do not know the argument.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            arguments.del_item(intern!(py, "max_version"))?;
-            export.call((), Some(&arguments))?
+            static STREAM: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+            let names = STREAM.get_or_try_init(py, || self::names(py, [intern!(py, "stream")]))?;
+            call_method(object, export, Some(names.bind(py)), &[&stream])?
         }
         answer => answer?,
     };
-    of_managed(py, capsule::take(&said)?, Some(object.clone().unbind()))
+    of_managed(capsule::take(&said)?, Some(object.clone().unbind()))
 }
 
 /// A view of a tensor.
-pub fn of_managed(py: Python<'_>, managed: ManagedTensor, object: Option<Py<PyAny>>) -> Outcome<StridedMemoryView> {
+pub fn of_managed(managed: ManagedTensor, object: Option<Py<PyAny>>) -> Outcome<StridedMemoryView> {
     let tensor = managed.check()?;
     let said = tensor.tensor();
     let (device_id, is_device_accessible) = match said.device() {
@@ -110,7 +108,7 @@ pub fn of_managed(py: Python<'_>, managed: ManagedTensor, object: Option<Py<PyAn
         TensorDevice::Cuda(ordinal) => (ordinal, true),
         TensorDevice::CudaHost | TensorDevice::CudaManaged => (0, true),
     };
-    let (ptr, readonly, data_type) = (said.address(), said.is_read_only(), said.data_type());
+    let (ptr, readonly) = (said.address(), said.is_read_only());
     Ok(StridedMemoryView {
         ptr,
         origin: ptr,
@@ -118,7 +116,6 @@ pub fn of_managed(py: Python<'_>, managed: ManagedTensor, object: Option<Py<PyAn
         is_device_accessible,
         readonly,
         exporter: Exporter::Tensor { tensor, object },
-        data_type: known(py, Some(data_type)),
         ..StridedMemoryView::empty()
     })
 }
