@@ -1,4 +1,5 @@
 """The names of cuda.core, on the pools and buffers of cuda_mem."""
 
-from cuda_mem._native import StridedLayout as StridedLayout
-from cuda_mem._native import StridedMemoryView as StridedMemoryView
+from .._native import StridedLayout, StridedMemoryView
+
+__all__ = ["StridedLayout", "StridedMemoryView"]

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from cuda_mem import ExchangeError
-from cuda_mem._native import StridedMemoryView
+from .._errors import ExchangeError
+from .._native import StridedMemoryView
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

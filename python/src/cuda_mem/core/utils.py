@@ -1,4 +1,6 @@
 """Views of arrays of any library."""
 
-from cuda_mem._native import StridedMemoryView as StridedMemoryView
-from cuda_mem.core._arguments import args_viewable_as_strided_memory as args_viewable_as_strided_memory
+from .._native import StridedMemoryView
+from ._arguments import args_viewable_as_strided_memory
+
+__all__ = ["StridedMemoryView", "args_viewable_as_strided_memory"]

@@ -1,9 +1,9 @@
-"""Private names of cuda.core, for its own tests."""
+"""Private names of cuda.core that its tests use."""
 
 from typing import Any
 
-from cuda_mem._native import StridedMemoryView
-from cuda_mem.core._arguments import ViewableArgument as _StridedMemoryViewProxy
+from .._native import StridedMemoryView
+from ._arguments import ViewableArgument as _StridedMemoryViewProxy
 
 __all__ = ["StridedMemoryView", "_StridedMemoryViewProxy", "view_as_array_interface", "view_as_cai"]
 
