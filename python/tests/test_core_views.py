@@ -134,6 +134,17 @@ def test_views_stay_within_their_buffer() -> None:
     assert view(Buffer(buffer.memory, has_resource=False), (5, 4), itemsize=2).size == 20
 
 
+def test_a_view_of_a_closed_buffer_is_not_used() -> None:
+    buffer = Buffer(cuda_mem.PinnedMemory().allocate(8))
+    view = StridedMemoryView.from_buffer(buffer, (2,), dtype="i4")
+    other = StridedMemoryView.from_dlpack(np.zeros(2, dtype="i4"), -1)
+    other.copy_from(view)
+    buffer.handle = 0
+    for use in (view.__dlpack__, lambda: other.copy_from(view), lambda: view.copy_from(other)):
+        with pytest.raises(cuda_mem.ClosedError, match="the buffer of the view is closed"):
+            use()
+
+
 def test_views_of_views_count_from_the_exporting_object() -> None:
     array = np.arange(20, dtype=np.int32)[::-1]
     view = StridedMemoryView.from_dlpack(array, -1)

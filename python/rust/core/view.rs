@@ -170,8 +170,18 @@ impl StridedMemoryView {
         }
     }
 
+    /// Refuses the use of a buffer that has been closed, or grown to another place, since the view was made.
+    pub fn check_open(&self, py: Python<'_>) -> Outcome {
+        let Exporter::Buffer(buffer) = &self.exporter else { return Ok(()) };
+        if view_import::integer(&buffer.bind(py).getattr(intern!(py, "handle"))?)? as u64 == self.origin {
+            return Ok(());
+        }
+        Err(raise("ClosedError", "the buffer of the view is closed: make a view of one that is open", None))
+    }
+
     /// The tensor that this view describes.
     pub fn tensor(&self, py: Python<'_>, data_type: DataType) -> Outcome<Tensor> {
+        self.check_open(py)?;
         let layout = &self.layout(py)?.get().inner;
         Ok(Tensor::new(&TensorParts {
             address: self.ptr,
@@ -196,6 +206,7 @@ impl StridedMemoryView {
 
     /// The view for a consumer that uses it only while the view lives.
     pub fn borrowed(&self, py: Python<'_>) -> Outcome<DLTensor> {
+        self.check_open(py)?;
         let layout = &self.layout(py)?.get().inner;
         let data_type = self.data_type(py)?;
         let pointer = |numbers: &[i64]| if numbers.is_empty() { ptr::null_mut() } else { numbers.as_ptr().cast_mut() };

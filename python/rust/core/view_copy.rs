@@ -99,6 +99,7 @@ fn side(
 /// A view of memory that only the CPU addresses.
 fn on_cpu(view: View<'_, '_>, data_type: DataType) -> Outcome<StridedView<'static>> {
     let (py, this) = (view.py(), view.get());
+    this.check_open(py)?;
     let layout = this.layout(py)?.get().inner.clone();
     let (low, size) = match layout.offset_bounds() {
         Some(bounds) => (bounds.start() - layout.offset(), (bounds.end() - bounds.start() + 1) as usize),
