@@ -134,6 +134,23 @@ def test_views_stay_within_their_buffer() -> None:
     assert view(Buffer(buffer.memory, has_resource=False), (5, 4), itemsize=2).size == 20
 
 
+def test_page_locked_memory_may_belong_to_no_device() -> None:
+    class Unbound(Buffer):
+        @property
+        def device_id(self) -> int:
+            raise RuntimeError("it is bound to no device")
+
+        @device_id.setter
+        def device_id(self, value: int) -> None:
+            pass
+
+    buffer = Unbound(cuda_mem.PinnedMemory().allocate(8))
+    view = StridedMemoryView.from_buffer(buffer, (2,), dtype="i4")
+    assert (view.device_id, view.is_device_accessible, view.__dlpack_device__()) == (-1, True, (3, 0))
+    view.copy_from(StridedMemoryView.from_dlpack(np.array([1, 2], dtype="i4"), -1))
+    assert np.from_dlpack(view).tolist() == [1, 2]  # type: ignore[arg-type]
+
+
 def test_a_view_of_a_closed_buffer_is_not_used() -> None:
     buffer = Buffer(cuda_mem.PinnedMemory().allocate(8))
     view = StridedMemoryView.from_buffer(buffer, (2,), dtype="i4")

@@ -12,7 +12,7 @@ use cuda_mem::DataType;
 use cuda_mem::interchange::dlpack::{DLDataType, DLDevice, DLTensor, ImportedTensor, ManagedTensor};
 use cuda_mem::interchange::{Tensor, TensorDevice, TensorParts};
 use cuda_mem::memory::PointerInfo;
-use pyo3::exceptions::{PyBufferError, PyDeprecationWarning, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyDeprecationWarning, PyRuntimeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -246,7 +246,11 @@ impl StridedMemoryView {
         Ok(Self {
             ptr: origin.wrapping_add_signed(inner.byte_offset()),
             origin,
-            device_id: buffer.getattr(intern!(py, "device_id"))?.extract()?,
+            device_id: match buffer.getattr(intern!(py, "device_id")) {
+                // Resources of page-locked memory have no device.
+                Err(error) if error.is_instance_of::<PyRuntimeError>(py) => -1,
+                device => device?.extract()?,
+            },
             is_device_accessible: buffer.getattr(intern!(py, "is_device_accessible"))?.extract()?,
             readonly,
             exporter: Exporter::Buffer(buffer.clone().unbind()),
