@@ -226,6 +226,8 @@ def test_capsules_have_the_form_that_was_asked_for() -> None:
     assert is_valid(view.__dlpack__(max_version=(1, 0)), b"dltensor_versioned")
     with pytest.raises(BufferError, match="max_version"):
         view.__dlpack__(max_version=1)
+    with pytest.raises(BufferError, match="dl_device"):
+        view.__dlpack__(dl_device=())
     # The old form cannot say that nobody may write.
     constant = StridedMemoryView.from_dlpack(np.frombuffer(b"1234", dtype=np.uint8), -1)
     with pytest.raises(BufferError, match="read-only"):

@@ -5,7 +5,7 @@ use super::layout::StridedLayout;
 use super::layout_error::raised;
 use super::{view_copy, view_exchange, view_import};
 use crate::capsule;
-use crate::error::{Outcome, raise};
+use crate::error::{Outcome, raise, shown};
 use core::mem::ManuallyDrop;
 use core::ptr;
 use cuda_mem::DataType;
@@ -489,10 +489,18 @@ impl StridedMemoryView {
         slf: &Bound<'py, Self>,
         stream: Option<&Bound<'py, PyAny>>,
         max_version: Option<&Bound<'py, PyAny>>,
-        dl_device: Option<(i32, i32)>,
+        dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = slf.py();
+        let dl_device: Option<(i32, i32)> = match dl_device.map(|device| (device, device.extract())) {
+            None => None,
+            Some((_, Ok(device))) => Some(device),
+            Some((device, Err(_))) => {
+                let text = format!("dl_device must be a tuple[int, int], not {}", shown(device));
+                return Err(raise("ExchangeError", text, None));
+            }
+        };
         let is_versioned = match max_version {
             None => false,
             Some(version) => match version.extract::<(i64, i64)>() {
@@ -503,13 +511,10 @@ impl StridedMemoryView {
                 }
             },
         };
-        let own = slf.get().device(py);
-        let wanted = match dl_device {
-            Some((device_type, device_id)) => Some(TensorDevice::try_from(DLDevice { device_type, device_id })?),
-            None => None,
-        };
-        let elsewhere = match wanted {
-            Some(wanted) => wanted != own?,
+        let elsewhere = match dl_device {
+            Some((device_type, device_id)) => {
+                TensorDevice::try_from(DLDevice { device_type, device_id })? != slf.get().device(py)?
+            }
             None => false,
         };
         let managed = if copy == Some(true) || elsewhere {

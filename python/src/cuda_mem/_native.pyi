@@ -963,7 +963,7 @@ class StridedMemoryView:
     """
     DLPack's exchange API: C functions for other libraries.
     """
-    def __dlpack__(self, /, *, stream: Any | None = None, max_version: Any | None = None, dl_device: tuple[SupportsIndex, SupportsIndex] | None = None, copy: bool | None = None) -> Any:
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: Any | None = None, dl_device: Any | None = None, copy: bool | None = None) -> Any:
         """
         DLPack's protocol. As in cuda.core, the stream is not used: nothing is ordered, unless `dl_device` or `copy` asks for
         a copy, which is made in order with the consumer's stream.

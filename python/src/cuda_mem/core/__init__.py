@@ -1,5 +1,5 @@
 """The names of cuda.core, on the pools and buffers of cuda_mem."""
 
-from .._native import StridedLayout, StridedMemoryView
+from .._native import StridedLayout
 
-__all__ = ["StridedLayout", "StridedMemoryView"]
+__all__ = ["StridedLayout"]
