@@ -111,6 +111,11 @@ def test_buffers_are_viewed_with_a_shape(source: cuda_mem.MemoryResource) -> Non
     layout = StridedLayout((7, 5), None, 4)[::2]
     by_layout = StridedMemoryView.from_buffer(buffer, layout, dtype="int32")
     assert by_layout._layout is layout and by_layout.dtype == np.int32
+    # The form of before cuda.core 0.5.
+    assert StridedMemoryView.from_buffer(buffer, layout, np.dtype("f4")).dtype == np.float32
+    assert StridedMemoryView.from_buffer(buffer, layout=layout, dtype="f4").shape == (4, 5)
+    with pytest.raises(TypeError, match="a shape or a layout"):
+        StridedMemoryView.from_buffer(buffer, dtype="f4")
     with pytest.raises(BufferError, match="dtype"):
         implicit.__dlpack__()
 

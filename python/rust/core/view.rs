@@ -12,7 +12,7 @@ use cuda_mem::DataType;
 use cuda_mem::interchange::dlpack::{DLDataType, DLDevice, DLTensor, ImportedTensor, ManagedTensor};
 use cuda_mem::interchange::{Tensor, TensorDevice, TensorParts};
 use cuda_mem::memory::PointerInfo;
-use pyo3::exceptions::{PyBufferError, PyDeprecationWarning, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyDeprecationWarning, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -367,24 +367,30 @@ impl StridedMemoryView {
         Ok(view_import::of_any(obj, stream_ptr)?.1)
     }
 
-    /// A view of a Buffer. `shape` is a shape or a StridedLayout; `strides` counts elements. Of `itemsize` and `dtype` one is
-    /// needed, unless a layout is there. The elements must lie within the buffer. Nothing is ordered: the program orders its
-    /// work on the buffer.
+    /// A view of a Buffer. `strides` counts elements. Of `itemsize` and `dtype` one is needed. As before cuda.core 0.5, a
+    /// StridedLayout may stand for the shape, and a dtype for the strides then. The elements must lie within the buffer. Nothing
+    /// is ordered: the program orders its work on the buffer.
     #[classmethod]
-    #[pyo3(signature = (buffer, shape, strides = None, *, itemsize = None, dtype = None, is_readonly = false))]
+    #[pyo3(signature = (buffer, shape = None, strides = None, *, itemsize = None, dtype = None, is_readonly = false, layout = None))]
+    #[allow(clippy::too_many_arguments, reason = "upstream's")]
     fn from_buffer(
         _class: &Bound<'_, PyType>,
         buffer: &Bound<'_, PyAny>,
-        shape: &Bound<'_, PyAny>,
+        shape: Option<&Bound<'_, PyAny>>,
         strides: Option<&Bound<'_, PyAny>>,
         itemsize: Option<usize>,
         dtype: Option<&Bound<'_, PyAny>>,
         is_readonly: bool,
+        layout: Option<&Bound<'_, StridedLayout>>,
     ) -> Outcome<Self> {
-        let dtype = dtype.map(dtype_of).transpose()?;
-        if let Ok(layout) = shape.cast::<StridedLayout>() {
+        if let Some(layout) = layout.or_else(|| shape?.cast().ok()) {
+            let dtype = dtype.or(strides).map(dtype_of).transpose()?;
             return Self::of_buffer(buffer, layout.clone().unbind(), dtype, is_readonly);
         }
+        let Some(shape) = shape else {
+            return Err(PyTypeError::new_err("from_buffer needs a shape or a layout").into());
+        };
+        let dtype = dtype.map(dtype_of).transpose()?;
         let size = match (itemsize, &dtype) {
             (None, None) => {
                 return Err(PyValueError::new_err("Either itemsize or dtype must be specified").into());

@@ -1024,11 +1024,11 @@ class StridedMemoryView:
         context, or -1 without one.
         """
     @classmethod
-    def from_buffer(cls, /, buffer: Any, shape: Any, strides: Any | None = None, *, itemsize: SupportsIndex | None = None, dtype: Any | None = None, is_readonly: bool = False) -> StridedMemoryView:
+    def from_buffer(cls, /, buffer: Any, shape: Any | None = None, strides: Any | None = None, *, itemsize: SupportsIndex | None = None, dtype: Any | None = None, is_readonly: bool = False, layout: StridedLayout | None = None) -> StridedMemoryView:
         """
-        A view of a Buffer. `shape` is a shape or a StridedLayout; `strides` counts elements. Of `itemsize` and `dtype` one is
-        needed, unless a layout is there. The elements must lie within the buffer. Nothing is ordered: the program orders its
-        work on the buffer.
+        A view of a Buffer. `strides` counts elements. Of `itemsize` and `dtype` one is needed. As before cuda.core 0.5, a
+        StridedLayout may stand for the shape, and a dtype for the strides then. The elements must lie within the buffer. Nothing
+        is ordered: the program orders its work on the buffer.
         """
     @classmethod
     def from_cuda_array_interface(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
