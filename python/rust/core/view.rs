@@ -9,7 +9,7 @@ use crate::error::{Outcome, raise, shown};
 use core::mem::ManuallyDrop;
 use core::ptr;
 use cuda_mem::DataType;
-use cuda_mem::interchange::dlpack::{DLDataType, DLDevice, DLTensor, ImportedTensor, ManagedTensor};
+use cuda_mem::interchange::dlpack::{DLDataType, DLDevice, DLTensor, ManagedTensor};
 use cuda_mem::interchange::{Tensor, TensorDevice, TensorParts};
 use cuda_mem::memory::PointerInfo;
 use pyo3::exceptions::{PyBufferError, PyDeprecationWarning, PyRuntimeError, PyTypeError, PyValueError};
@@ -46,7 +46,7 @@ pub enum Exporter {
     /// Nowhere: an empty view.
     Nobody,
     /// A tensor of DLPack, and the object that exported it.
-    Tensor { tensor: ImportedTensor, object: Option<Py<PyAny>> },
+    Tensor { managed: ManagedTensor, object: Option<Py<PyAny>> },
     /// An object with an array interface, and the interface's element type.
     Interface { object: Py<PyAny>, typestr: String },
     /// A buffer.
@@ -95,28 +95,21 @@ impl StridedMemoryView {
         if let Some(layout) = self.layout.get(py) {
             return Ok(layout);
         }
-        let Exporter::Tensor { tensor, .. } = &self.exporter else {
+        let Exporter::Tensor { managed, .. } = &self.exporter else {
             let text = "Cannot infer layout from the exporting object: an empty view has none";
             return Err(PyValueError::new_err(text).into());
         };
-        let tensor = tensor.tensor();
+        let tensor = managed.describe()?;
         let data_type = tensor.data_type();
         if data_type.is_sub_byte() && !tensor.is_padded() {
             let text = format!("the bits of an element must be a multiple of 8, but those of {data_type} are packed");
             return Err(PyValueError::new_err(text).into());
         }
-        let strides = self.said_strides();
+        // Producers of before DLPack 1.2 leave the strides of dense arrays out.
+        let strides = (!managed.dl_tensor().strides.is_null()).then(|| tensor.strides());
         let layout = StridedLayout::of(tensor.shape(), strides, data_type.padded_size(), false)?;
         let layout = Py::new(py, layout)?;
         Ok(self.layout.get_or_init(py, || layout))
-    }
-
-    /// The strides of a tensor; None if its producer has left them out.
-    fn said_strides(&self) -> Option<&[i64]> {
-        match &self.exporter {
-            Exporter::Tensor { tensor, .. } if tensor.has_strides() => Some(tensor.tensor().strides()),
-            _ => None,
-        }
     }
 
     /// The dtype, which an element type without a meaning does not have.
@@ -125,7 +118,7 @@ impl StridedMemoryView {
             return Ok(Some(dtype.bind(py).clone()));
         }
         let dtype = match &self.exporter {
-            Exporter::Tensor { tensor, .. } => dtype_of_type(py, tensor.tensor().data_type())?,
+            Exporter::Tensor { managed, .. } => dtype_of_type(py, type_of(managed)?)?,
             Exporter::Interface { typestr, .. } => dtype_of_typestr(py, typestr)?,
             _ => return Ok(None),
         };
@@ -134,8 +127,8 @@ impl StridedMemoryView {
 
     /// The element type for DLPack.
     pub fn data_type(&self, py: Python<'_>) -> Outcome<DataType> {
-        if let Exporter::Tensor { tensor, .. } = &self.exporter {
-            return Ok(tensor.tensor().data_type());
+        if let Exporter::Tensor { managed, .. } = &self.exporter {
+            return type_of(managed);
         }
         if let Some(data_type) = self.data_type.get(py) {
             return Ok(*data_type);
@@ -153,7 +146,7 @@ impl StridedMemoryView {
     /// The kind of memory.
     pub fn device(&self, py: Python<'_>) -> Outcome<TensorDevice> {
         match &self.exporter {
-            Exporter::Tensor { tensor, .. } => Ok(tensor.tensor().device()),
+            Exporter::Tensor { managed, .. } => Ok(managed.dl_tensor().device.try_into()?),
             Exporter::View(view) => view.get().device(py),
             Exporter::Buffer(buffer) => device_of_buffer(buffer.bind(py)),
             Exporter::Interface { .. } if self.is_device_accessible && self.ptr != 0 => {
@@ -198,8 +191,8 @@ impl StridedMemoryView {
     pub fn export(slf: &Bound<'_, Self>) -> Outcome<ManagedTensor> {
         let (py, this) = (slf.py(), slf.get());
         let owner = Consumed(ManuallyDrop::new(slf.clone().unbind()));
-        if let Exporter::Tensor { tensor, .. } = &this.exporter {
-            return Ok(tensor.tensor().export(owner));
+        if let Exporter::Tensor { managed, .. } = &this.exporter {
+            return Ok(managed.describe()?.export(owner));
         }
         Ok(this.tensor(py, this.data_type(py)?)?.export(owner))
     }
@@ -259,6 +252,12 @@ impl StridedMemoryView {
             data_type: PyOnceLock::new(),
         })
     }
+}
+
+/// The element type of a tensor.
+fn type_of(managed: &ManagedTensor) -> Outcome<DataType> {
+    let DLDataType { code, bits, lanes } = managed.dl_tensor().dtype;
+    Ok(DataType::new(code, bits, lanes)?)
 }
 
 /// Refuses a dtype whose elements have another size than the layout's.

@@ -9,7 +9,7 @@ use crate::context::open;
 use crate::error::{Failure, Outcome, raise};
 use cuda_mem::Driver;
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::interchange::dlpack::{DLDevice, ManagedTensor};
+use cuda_mem::interchange::dlpack::{DLDevice, FLAG_READ_ONLY, ManagedTensor};
 use cuda_mem::interchange::{StreamName, TensorDevice};
 use cuda_mem::memory::PointerInfo;
 use pyo3::exceptions::{PyAttributeError, PyKeyError, PyTypeError};
@@ -99,23 +99,23 @@ pub fn of_dlpack(object: &Bound<'_, PyAny>, stream_ptr: Option<&Bound<'_, PyAny>
     of_managed(capsule::take(&said)?, Some(object.clone().unbind()))
 }
 
-/// A view of a tensor.
+/// A view of a tensor. Its numbers are checked when they are asked for.
 pub fn of_managed(managed: ManagedTensor, object: Option<Py<PyAny>>) -> Outcome<StridedMemoryView> {
-    let tensor = managed.check()?;
-    let said = tensor.tensor();
-    let (device_id, is_device_accessible) = match said.device() {
+    let said = managed.dl_tensor();
+    let (device_id, is_device_accessible) = match TensorDevice::try_from(said.device)? {
         TensorDevice::Cpu => (-1, false),
         TensorDevice::Cuda(ordinal) => (ordinal, true),
         TensorDevice::CudaHost | TensorDevice::CudaManaged => (0, true),
     };
-    let (ptr, readonly) = (said.address(), said.is_read_only());
+    let data = said.data.expose_provenance() as u64;
+    let ptr = if data == 0 { 0 } else { data.wrapping_add(said.byte_offset) };
     Ok(StridedMemoryView {
         ptr,
         origin: ptr,
         device_id,
         is_device_accessible,
-        readonly,
-        exporter: Exporter::Tensor { tensor, object },
+        readonly: managed.flags() & FLAG_READ_ONLY != 0,
+        exporter: Exporter::Tensor { managed, object },
         ..StridedMemoryView::empty()
     })
 }

@@ -148,14 +148,23 @@ impl ManagedTensor {
         }
     }
 
+    /// The producer's whole description, checked. [`check`](Self::check) does the same once for all.
+    ///
+    /// # Errors
+    ///
+    /// The description is invalid.
+    pub fn describe(&self) -> Result<Tensor, DlpackError> {
+        // SAFETY: the caller of `from_versioned` or `from_legacy` promised a tensor with arrays of the stated lengths.
+        unsafe { check(self.dl_tensor(), self.flags()) }
+    }
+
     /// Checks the producer's whole description.
     ///
     /// # Errors
     ///
     /// The description is invalid. The tensor's deleter has been called.
     pub fn check(self) -> Result<ImportedTensor, DlpackError> {
-        // SAFETY: the caller of `from_versioned` or `from_legacy` promised a tensor with arrays of the stated lengths.
-        let tensor = unsafe { check(self.dl_tensor(), self.flags()) }?;
+        let tensor = self.describe()?;
         Ok(ImportedTensor { tensor, managed: self })
     }
 }
@@ -194,12 +203,6 @@ impl ImportedTensor {
     /// The tensor's description.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
-    }
-
-    /// Whether the producer has named the strides. Before release 1.2 of DLPack it may leave them out, if the tensor is
-    /// dense in C order.
-    pub fn has_strides(&self) -> bool {
-        !self.managed.dl_tensor().strides.is_null()
     }
 
     /// Whether the producer has made a copy that only the consumer has.

@@ -137,13 +137,21 @@ fn strides_go_out_wherever_there_are_dimensions() {
 }
 
 #[test]
-fn strides_that_a_producer_leaves_out_are_known_as_such() {
+fn a_description_leaves_the_tensor_as_it_is() {
     for (strides, said) in [(None, false), (Some(vec![3, 1]), true)] {
-        let raw = Stranger::new(&[2, 3]).with(|it| it.strides = strides).into_raw(counted().0);
+        let (owner, count) = counted();
+        let raw = Stranger::new(&[2, 3]).with(|it| it.strides = strides).into_raw(owner);
         // SAFETY: made just now, for this one import.
-        let imported = unsafe { ManagedTensor::from_versioned(raw) }.unwrap().check().unwrap();
-        assert_eq!((imported.has_strides(), imported.tensor().strides()), (said, &[3, 1][..]));
+        let managed = unsafe { ManagedTensor::from_versioned(raw) }.unwrap();
+        assert_eq!(managed.describe().unwrap().strides(), [3, 1]);
+        assert_eq!((managed.dl_tensor().strides.is_null(), ends(&count)), (!said, 0));
+        assert_eq!(managed.check().unwrap().tensor().shape(), [2, 3]);
+        assert_eq!(ends(&count), 1);
     }
+    let raw = Stranger::new(&[-2]).into_raw(counted().0);
+    // SAFETY: as above.
+    let managed = unsafe { ManagedTensor::from_versioned(raw) }.unwrap();
+    assert!(managed.describe().is_err());
 }
 
 #[test]
