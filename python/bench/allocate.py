@@ -7,33 +7,11 @@ Each line has the best time of a call in nanoseconds, of nine rounds, ours and c
 """
 
 import argparse
-import gc
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
 
 import cuda_mem
 import numpy as np
-
-
-def best(call: Callable[[], Any], calls: int) -> float:
-    """The time of a call in ns."""
-    begin = time.perf_counter_ns()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter_ns() - begin) / calls
-
-
-def compare(name: str, ours: Callable[[], Any], theirs: Callable[[], Any], calls: int, rounds: int = 9) -> None:
-    """Prints a line. The rounds of both alternate, so that other work of the machine disturbs both alike."""
-    best(ours, calls // 10 + 1), best(theirs, calls // 10 + 1)
-    gc.collect()
-    gc.disable()
-    times = [(best(ours, calls), best(theirs, calls)) for _ in range(rounds)]
-    gc.enable()
-    one, two = min(time for time, _ in times), min(time for _, time in times)
-    print(f"{name:44} {one:9.0f} {two:9.0f} {one / two:7.2f}", flush=True)
+from compare import compare
 
 
 def main() -> None:

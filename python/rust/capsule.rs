@@ -104,7 +104,7 @@ pub fn managed(
     .map_err(|error| failed_as("ExchangeError", &error))
 }
 
-/// A capsule of an array that an owner keeps.
+/// A capsule of a tensor.
 pub fn capsule(py: Python<'_>, managed: ManagedTensor, versioned: bool) -> Outcome<Bound<'_, PyAny>> {
     // SAFETY: the names are static; the destructors release what nobody took. A capsule that cannot be made, which only
     // happens without memory, leaks its tensor.
@@ -175,7 +175,7 @@ pub fn import(object: &Bound<'_, PyAny>, stream: &Stream) -> Outcome<ImportedTen
 }
 
 /// Takes the tensor out of a capsule.
-fn take(capsule: &Bound<'_, PyAny>) -> Outcome<ManagedTensor> {
+pub fn take(capsule: &Bound<'_, PyAny>) -> Outcome<ManagedTensor> {
     let raw = capsule.as_ptr();
     // SAFETY: the capsule lives during this call. A capsule of this name contains a tensor of its kind; renamed, it no
     // longer owns it.

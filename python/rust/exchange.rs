@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-const NAME: &CStr = c"dlpack_exchange_api";
+pub const NAME: &CStr = c"dlpack_exchange_api";
 
 // ---- What we offer ----
 
@@ -109,7 +109,7 @@ pub fn offered(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// Runs a function of the table. An error or a panic becomes the thread's exception, and the answer -1.
-fn answer(work: impl FnOnce(Python<'_>) -> Outcome) -> c_int {
+pub fn answer(work: impl FnOnce(Python<'_>) -> Outcome) -> c_int {
     // The consumer holds the GIL, so this attaches at once; after the interpreter's end it does not.
     let done = Python::try_attach(|py| {
         let done = catch_unwind(AssertUnwindSafe(|| work(py).map_err(PyErr::from)))

@@ -15,6 +15,8 @@ pub mod core {
     #[pymodule_export]
     use super::super::event::EventBase;
     #[pymodule_export]
+    use super::super::layout::StridedLayout;
+    #[pymodule_export]
     use super::super::managed::{advise, discard, prefetch, range_attribute};
     #[pymodule_export]
     use super::super::pool::{PoolAttributes, PoolBase};
@@ -24,4 +26,6 @@ pub mod core {
     use super::super::stream::StreamBase;
     #[pymodule_export]
     use super::super::transfer::copy_batch;
+    #[pymodule_export]
+    use super::super::view::StridedMemoryView;
 }

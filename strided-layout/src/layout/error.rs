@@ -129,14 +129,21 @@ pub enum LayoutError {
         to: i64,
     },
 
-    /// The extent for a -1 cannot be computed.
-    #[error(
-        "{operation}: the extent -1 of axis {axis} is ambiguous: one extent may be -1, and the others must not be 0"
-    )]
+    /// The extent for a -1 cannot be computed, because another extent is 0.
+    #[error("{operation}: the extent -1 of axis {axis} is ambiguous, because another extent is 0")]
     Ambiguous {
         /// The operation.
         operation: &'static str,
         /// The axis.
+        axis: usize,
+    },
+
+    /// A second extent is -1.
+    #[error("{operation}: the extent of axis {axis} is -1, but only one extent may be -1")]
+    TwoUnknown {
+        /// The operation.
+        operation: &'static str,
+        /// The second axis.
         axis: usize,
     },
 

@@ -39,7 +39,7 @@ impl StridedLayout {
         for (axis, &extent) in shape.iter().enumerate() {
             match extent {
                 -1 if unknown.is_none() => unknown = Some(axis),
-                -1 => return Err(LayoutError::Ambiguous { operation, axis }),
+                -1 => return Err(LayoutError::TwoUnknown { operation, axis }),
                 ..0 => {
                     let rule = "extents must not be negative, except for one -1";
                     return Err(LayoutError::Extent { operation, axis, extent, rule });
@@ -240,7 +240,8 @@ impl StridedLayout {
         }
         let (mut shape, mut strides): (Numbers, Numbers) = (SmallVec::from_elem(1, dimensions), Numbers::new());
         strides.resize(dimensions, 1);
-        let (mut old, mut run) = (self.axes().rev(), 1_i64);
+        // New axes at the end have the stride of the axis before them, so that they can be merged too.
+        let (mut old, mut run) = (self.axes().rev(), self.strides.last().copied().unwrap_or(1));
         for axis in (0..dimensions).rev() {
             if new & (1 << axis) != 0 {
                 // Continues the run of the axes after it, so that the axis can be merged with them.

@@ -175,7 +175,11 @@ fn errors_name_operation_axis_value_and_limit() {
         ),
         (
             text(layout.reshaped(&[-1, -1])),
-            "StridedLayout::reshaped: the extent -1 of axis 1 is ambiguous: one extent may be -1, and the others must not be 0",
+            "StridedLayout::reshaped: the extent of axis 1 is -1, but only one extent may be -1",
+        ),
+        (
+            text(layout.reshaped(&[0, -1])),
+            "StridedLayout::reshaped: the extent -1 of axis 1 is ambiguous, because another extent is 0",
         ),
         (
             text(layout.reshaped(&[7, -1])),
@@ -263,6 +267,8 @@ fn flattening_keeps_what_is_no_run() {
     assert_eq!(parts(&dense(&[5, 1, 2, 4, 3]).sliced(&rest).unwrap().flattened()), (vec![40, 2], vec![3, -2]));
     let middle = dense(&[5, 2, 4, 3]).sliced(&[Index::ALL, back]).unwrap();
     assert_eq!(parts(&middle.flattened()), (vec![5, 2, 12], vec![24, -12, 1]));
+    let every_third = dense(&[15]).sliced(&[Index::ALL.step(3)]).unwrap();
+    assert_eq!(parts(&every_third.unsqueezed(&[1, 2]).unwrap().flattened()), (vec![5], vec![3]));
     let columns = StridedLayout::dense(&[4, 3], 4, Order::F).unwrap();
     assert_eq!(dense(&[4, 3]).merge_mask() & columns.merge_mask(), 0);
 }

@@ -5,10 +5,10 @@ The native part of `cuda_mem.core`.
 
 from . import Context
 from _typeshed import SupportsGetItem, SupportsLenAndGetItem
-from typing import Any, Self, SupportsIndex, final
+from typing import Any, Self, Final, SupportsIndex, final
 from typing_extensions import disjoint_base
 
-__all__ = ["Buffer", "EventBase", "MemoryResource", "PoolBase", "SourceBase", "StreamBase", "Ticket", "_MemPoolAttributes", "advise", "can_use_pools", "context_of_stream", "copy_batch", "create_context", "current_context", "device_attribute", "device_count", "discard", "prefetch", "primary_context", "range_attribute", "set_current_context", "synchronize_current"]
+__all__ = ["Buffer", "EventBase", "MemoryResource", "PoolBase", "SourceBase", "StreamBase", "StridedLayout", "StridedMemoryView", "Ticket", "_MemPoolAttributes", "advise", "can_use_pools", "context_of_stream", "copy_batch", "create_context", "current_context", "device_attribute", "device_count", "discard", "prefetch", "primary_context", "range_attribute", "set_current_context", "synchronize_current"]
 
 @disjoint_base
 class Buffer:
@@ -408,6 +408,312 @@ class StreamBase:
     def sync(self, /) -> None:
         """
         Waits until all work queued so far is done.
+        """
+
+@final
+class StridedLayout:
+    """
+    The positions of an array's elements in memory: shape, strides and the offset of the first element, in elements, and
+    the size of an element, in bytes. A layout is a value without memory.
+
+    Without `strides` the layout is dense in C order, and its `strides` is None. With `divide_strides`, `strides` counts
+    bytes.
+
+    >>> layout = cuda_mem.core.StridedLayout((480, 640, 3), None, 1)
+    >>> layout[:, ::-1].strides, layout[:, ::-1].slice_offset
+    ((1920, -3, 1), 1917)
+    """
+    def __eq__(self, other: object, /) -> bool:
+        """
+        By value. Strides that are only implied equal the same strides.
+        """
+    def __getitem__(self, slices: Any, /) -> StridedLayout: ...
+    def __new__(cls, /, shape: Any, strides: Any | None, itemsize: SupportsIndex, divide_strides: bool = False) -> StridedLayout: ...
+    def __repr__(self, /) -> str: ...
+    def broadcast_to(self, /, shape: Any) -> StridedLayout:
+        """
+        Repeats axes of extent 1, and adds axes in front, all with stride 0.
+        """
+    @classmethod
+    def dense(cls, /, shape: Any, itemsize: SupportsIndex, stride_order: Any | None = None) -> StridedLayout:
+        """
+        A layout without gaps. `stride_order` is "C", "F", or a tuple of the axes from the slowest to the fastest.
+        """
+    @classmethod
+    def dense_like(cls, /, other: StridedLayout, stride_order: Any | None = None) -> StridedLayout:
+        """
+        A layout without gaps and without an offset, with the shape and the item size of another. "K", the default, keeps
+        the order of its strides.
+        """
+    def flattened(self, /, start_axis: SupportsIndex = 0, end_axis: SupportsIndex = ..., mask: SupportsIndex | None = None) -> StridedLayout:
+        """
+        Merges neighbouring axes that form one run of memory: those from `start_axis` to `end_axis`, and of these the ones
+        that `mask` allows.
+        """
+    def flattened_axis_mask(self, /) -> int:
+        """
+        The axes that `flattened` can merge: bit n for axis n and the one before it. Masks of layouts of the same shape
+        combine by `&`.
+        """
+    @property
+    def is_contiguous_any(self, /) -> bool:
+        """
+        Whether the elements lie without gaps in some order of the axes.
+        """
+    @property
+    def is_contiguous_c(self, /) -> bool:
+        """
+        Whether the elements lie without gaps, and the last axis runs fastest.
+        """
+    @property
+    def is_contiguous_f(self, /) -> bool:
+        """
+        Whether the elements lie without gaps, and the first axis runs fastest.
+        """
+    @property
+    def is_dense(self, /) -> bool:
+        """
+        Whether the elements lie without gaps from offset 0 on.
+        """
+    @property
+    def is_unique(self, /) -> bool:
+        """
+        Whether no two elements share memory. False for contrived strides for which nothing but a long search would tell.
+        """
+    @property
+    def itemsize(self, /) -> int:
+        """
+        The size of an element in bytes.
+        """
+    def max_compatible_itemsize(self, /, max_itemsize: SupportsIndex = 16, data_ptr: SupportsIndex = 0, axis: SupportsIndex = ...) -> int:
+        """
+        The largest item size, at most `max_itemsize`, to which `repacked` can change this layout along `axis`.
+        """
+    @property
+    def max_offset(self, /) -> int:
+        """
+        The highest offset of an element.
+        """
+    @property
+    def min_offset(self, /) -> int:
+        """
+        The lowest offset of an element.
+        """
+    @property
+    def ndim(self, /) -> int:
+        """
+        The number of dimensions.
+        """
+    @property
+    def offset_bounds(self, /) -> tuple[int, int]:
+        """
+        The lowest and the highest offset of an element, in elements; (0, -1) without elements.
+        """
+    def permuted(self, /, axis_order: Any) -> StridedLayout:
+        """
+        The axes in another order.
+        """
+    def repacked(self, /, itemsize: SupportsIndex, data_ptr: SupportsIndex = 0, axis: SupportsIndex = ..., keep_dim: bool = True) -> StridedLayout:
+        """
+        The same bytes as elements of another size. The extent of `axis` changes; its stride must be 1. A `data_ptr` other
+        than 0 is checked for its alignment. Without `keep_dim`, an axis whose extent becomes 1 is removed.
+        """
+    def required_size_in_bytes(self, /) -> int:
+        """
+        The size in bytes of memory that begins at offset 0 and holds all elements. ValueError if elements lie before it.
+        """
+    def reshaped(self, /, shape: Any) -> StridedLayout:
+        """
+        The same elements, in C order, in another shape. One extent may be -1.
+        """
+    @property
+    def shape(self, /) -> tuple[int, ...]:
+        """
+        The extents.
+        """
+    @property
+    def slice_offset(self, /) -> int:
+        """
+        The offset of the element with indices 0, in elements.
+        """
+    @property
+    def slice_offset_in_bytes(self, /) -> int:
+        """
+        The offset of the element with indices 0, in bytes.
+        """
+    def sliced(self, /, slices: Any) -> StridedLayout:
+        """
+        A part: an int, a slice, or a tuple of these, as in `layout[2, ::-1]`.
+        """
+    def squeezed(self, /) -> StridedLayout:
+        """
+        Without the axes of extent 1. Without elements, one axis of extent 0 is left.
+        """
+    @property
+    def stride_order(self, /) -> tuple[int, ...]:
+        """
+        The axes from the largest stride to the smallest.
+        """
+    @property
+    def strides(self, /) -> tuple[int, ...] | None:
+        """
+        The strides in elements; None if the layout was made without.
+        """
+    @property
+    def strides_in_bytes(self, /) -> tuple[int, ...] | None:
+        """
+        The strides in bytes; None if the layout was made without strides.
+        """
+    def to_dense(self, /, stride_order: Any | None = None) -> StridedLayout:
+        """
+        As dense_like, of this layout.
+        """
+    def unsqueezed(self, /, axis: Any) -> StridedLayout:
+        """
+        With axes of extent 1 at the positions of `axis` in the new shape, an int or a tuple.
+        """
+    @property
+    def volume(self, /) -> int:
+        """
+        The number of elements.
+        """
+
+@final
+class StridedMemoryView:
+    """
+    A view of memory of this or another library, by DLPack, an array interface, or a Buffer: the address, the shape, the
+    strides, the element type and the device, without a copy. The object that exports the memory lives as long as the view.
+
+    >>> view = cuda_mem.core.utils.StridedMemoryView.from_any_interface(numpy.arange(6).reshape(2, 3), stream_ptr=-1)
+    >>> view.shape, view.dtype, view.device_id
+    ((2, 3), dtype('int64'), -1)
+    """
+    __c_dlpack_exchange_api__: Final[Any]
+    """
+    The same under its older name.
+    """
+    __dlpack_c_exchange_api__: Final[Any]
+    """
+    DLPack's exchange API: C functions for other libraries.
+    """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: Any | None = None, dl_device: Any | None = None, copy: bool | None = None) -> Any:
+        """
+        DLPack's protocol. As in cuda.core, the stream is not used: nothing is ordered, unless `dl_device` or `copy` asks for
+        a copy, which is made in order with the consumer's stream.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        DLPack's device: (type, number).
+        """
+    def __new__(cls, /, obj: Any | None = None, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        Deprecated: call from_any_interface, from_dlpack or from_cuda_array_interface.
+        """
+    def __repr__(self, /) -> str: ...
+    @property
+    def _layout(self, /) -> StridedLayout:
+        """
+        The layout.
+        """
+    def as_tensor_map(self, /, box_dim: Any | None = None, **options: Any) -> Any:
+        """
+        A descriptor for tiled copies in kernels, made by cuda.core, which must be installed.
+        """
+    def copy_from(self, /, other: StridedMemoryView, stream: Any | None = None, allocator: Any | None = None, blocking: bool | None = None) -> None:
+        """
+        Copies the elements of another view of the same shape and type into this one, whatever their layouts and devices, on
+        `stream`: a Stream, or None for the legacy default stream. `allocator` serves temporary memory, if some is needed.
+        With `blocking` None, the call waits for the end of the copy if the CPU addresses one of the sides. Copies within
+        memory of the CPU use no stream.
+        """
+    def copy_to(self, /, other: StridedMemoryView, stream: Any | None = None, allocator: Any | None = None, blocking: bool | None = None) -> None:
+        """
+        Copies the elements of this view into another one; see copy_from.
+        """
+    @property
+    def device_id(self, /) -> int:
+        """
+        The ordinal of the device; -1 for memory of the CPU.
+        """
+    @property
+    def dtype(self, /) -> Any | None:
+        """
+        The numpy dtype of the elements; None if the view was made without one. Types such as bfloat16 need ml_dtypes.
+        """
+    @property
+    def exporting_obj(self, /) -> Any | None:
+        """
+        The object that exports the memory.
+        """
+    @classmethod
+    def from_any_interface(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        A view by DLPack, or else by the CUDA array interface.
+        """
+    @classmethod
+    def from_array_interface(cls, /, obj: Any) -> StridedMemoryView:
+        """
+        A view of an object with `__array_interface__`, version 3, such as a numpy array. `device_id` is that of the current
+        context, or -1 without one.
+        """
+    @classmethod
+    def from_buffer(cls, /, buffer: Any, shape: Any | None = None, strides: Any | None = None, *, itemsize: SupportsIndex | None = None, dtype: Any | None = None, is_readonly: bool = False, layout: StridedLayout | None = None) -> StridedMemoryView:
+        """
+        A view of a Buffer. `strides` counts elements. Of `itemsize` and `dtype` one is needed. As before cuda.core 0.5, a
+        StridedLayout may stand for the shape, and a dtype for the strides then. The elements must lie within the buffer. Nothing
+        is ordered: the program orders its work on the buffer.
+        """
+    @classmethod
+    def from_cuda_array_interface(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        A view of an object with `__cuda_array_interface__`, version 3. The stream of `stream_ptr`, a number, waits for the
+        stream that the interface names. -1 needs no order.
+        """
+    @classmethod
+    def from_dlpack(cls, /, obj: Any, stream_ptr: Any | None = None) -> StridedMemoryView:
+        """
+        A view of an object with DLPack's methods. `stream_ptr` is the stream, as a number, on which the view will be used;
+        the exporter orders its work before it. -1 needs no order.
+        """
+    @property
+    def is_device_accessible(self, /) -> bool:
+        """
+        Whether devices address the memory.
+        """
+    @property
+    def layout(self, /) -> StridedLayout:
+        """
+        The layout.
+        """
+    @property
+    def ptr(self, /) -> int:
+        """
+        The address of the element with indices 0.
+        """
+    @property
+    def readonly(self, /) -> bool:
+        """
+        Whether nobody may write the memory.
+        """
+    @property
+    def shape(self, /) -> tuple[int, ...]:
+        """
+        The extents.
+        """
+    @property
+    def size(self, /) -> int:
+        """
+        The number of elements.
+        """
+    @property
+    def strides(self, /) -> tuple[int, ...] | None:
+        """
+        The strides in elements; None if the exporter has left them out, because the array is dense in C order.
+        """
+    def view(self, /, layout: StridedLayout | None = None, dtype: Any | None = None) -> StridedMemoryView:
+        """
+        The same memory in another layout, as another type of the same size, or both. The layout's offset counts from the
+        first element of the exporting object, or from the begin of the buffer. Without arguments it is this view.
         """
 
 @final

@@ -15,7 +15,7 @@ and orders, numpy arrays of memory that the CPU addresses, and no free of memory
 
 from typing import Any
 
-from .._native.core import Buffer, MemoryResource
+from .._native.core import Buffer, MemoryResource, StridedLayout
 from ._context import Context
 from ._device import Device
 from ._errors import CUDAError
@@ -57,6 +57,7 @@ __all__ = [
     "PinnedMemoryResourceOptions",
     "Stream",
     "StreamOptions",
+    "StridedLayout",
     "VirtualMemoryResource",
     "VirtualMemoryResourceOptions",
 ]

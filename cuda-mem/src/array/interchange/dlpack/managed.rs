@@ -148,14 +148,23 @@ impl ManagedTensor {
         }
     }
 
+    /// The producer's whole description, checked. [`check`](Self::check) does the same once for all.
+    ///
+    /// # Errors
+    ///
+    /// The description is invalid.
+    pub fn describe(&self) -> Result<Tensor, DlpackError> {
+        // SAFETY: the caller of `from_versioned` or `from_legacy` promised a tensor with arrays of the stated lengths.
+        unsafe { check(self.dl_tensor(), self.flags()) }
+    }
+
     /// Checks the producer's whole description.
     ///
     /// # Errors
     ///
     /// The description is invalid. The tensor's deleter has been called.
     pub fn check(self) -> Result<ImportedTensor, DlpackError> {
-        // SAFETY: the caller of `from_versioned` or `from_legacy` promised a tensor with arrays of the stated lengths.
-        let tensor = unsafe { check(self.dl_tensor(), self.flags()) }?;
+        let tensor = self.describe()?;
         Ok(ImportedTensor { tensor, managed: self })
     }
 }

@@ -137,6 +137,24 @@ fn strides_go_out_wherever_there_are_dimensions() {
 }
 
 #[test]
+fn a_description_leaves_the_tensor_as_it_is() {
+    for (strides, said) in [(None, false), (Some(vec![3, 1]), true)] {
+        let (owner, count) = counted();
+        let raw = Stranger::new(&[2, 3]).with(|it| it.strides = strides).into_raw(owner);
+        // SAFETY: made just now, for this one import.
+        let managed = unsafe { ManagedTensor::from_versioned(raw) }.unwrap();
+        assert_eq!(managed.describe().unwrap().strides(), [3, 1]);
+        assert_eq!((managed.dl_tensor().strides.is_null(), ends(&count)), (!said, 0));
+        assert_eq!(managed.check().unwrap().tensor().shape(), [2, 3]);
+        assert_eq!(ends(&count), 1);
+    }
+    let raw = Stranger::new(&[-2]).into_raw(counted().0);
+    // SAFETY: as above.
+    let managed = unsafe { ManagedTensor::from_versioned(raw) }.unwrap();
+    assert!(managed.describe().is_err());
+}
+
+#[test]
 fn an_array_without_elements_goes_out_without_data() {
     let managed = array(&[3, 0], Some(&[5, 1]), false).export(());
     assert!(managed.dl_tensor().data.is_null());
