@@ -4,6 +4,8 @@
 
 use super::managed_range::{Batch, ManagedRange, check_discard};
 use super::{Access, Buffer};
+#[cfg(doc)]
+use crate::Error;
 use crate::memory::resource::{Location, kind};
 use crate::{Result, Stream};
 use bytemuck::AnyBitPattern;

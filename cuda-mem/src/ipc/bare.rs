@@ -1,7 +1,7 @@
 //! Pools and their memory by the driver's own handles: a file descriptor, and 64 bytes for each allocation.
 //!
 //! Programs of other libraries exchange these, such as those of cuda.core. Nothing in them can be checked. Programs that
-//! both use this crate exchange [`PoolExport`](super::PoolExport) and [`Descriptor`](super::Descriptor).
+//! both use this crate exchange [`PoolExport`](super::PoolExport) and [`Descriptor`].
 
 use super::memory::import_pool_memory;
 use crate::error::call;

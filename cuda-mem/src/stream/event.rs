@@ -79,7 +79,7 @@ impl Event {
     /// # Errors
     ///
     /// As [`new`](Self::new). A shareable event cannot measure times; the device cannot share events
-    /// ([`Error::Unsupported`](crate::Error::Unsupported)).
+    /// ([`Error::Unsupported`]).
     #[doc(alias("CU_EVENT_BLOCKING_SYNC", "CU_EVENT_INTERPROCESS"))]
     pub fn with_options(context: &Context, options: EventOptions) -> Result<Self> {
         let mut flags = match options.timing {
