@@ -1,6 +1,7 @@
 //! Exports of buffers by DLPack.
 
-use super::buffer::{Buffer, context_of};
+use super::body::context_of;
+use super::buffer::Buffer;
 use super::calls;
 use crate::error::{Outcome, raise};
 use crate::signals;

@@ -2,7 +2,8 @@
 //!
 //! Locations are (kind, number): "device" and an ordinal, "host", "host_numa" and a node, or "host_numa_current".
 
-use super::buffer::{Body, Buffer, context_of};
+use super::body::{Body, context_of};
+use super::buffer::Buffer;
 use super::calls;
 use super::stream::of_argument;
 use super::transfer::ordered;

@@ -1,5 +1,6 @@
 //! What `cuda_mem.core` is made from, which has the names of cuda.core. Its classes of Python derive from these.
 
+pub mod body;
 pub mod buffer;
 pub mod calls;
 pub mod current;

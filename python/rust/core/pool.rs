@@ -1,6 +1,7 @@
 //! Pools of the driver.
 
-use super::buffer::{Body, Buffer, Held};
+use super::body::{Body, Held};
+use super::buffer::Buffer;
 use super::resource::{MemoryResource, free};
 use super::{calls, current, stream};
 use crate::drop_errors;
@@ -231,7 +232,7 @@ impl PoolBase {
     fn deallocate(slf: &Bound<'_, Self>, ptr: &Bound<'_, PyAny>, size: usize, stream: &Bound<'_, PyAny>) -> Outcome {
         let opened = Self::opened(slf)?;
         let stream = stream::of_argument(stream, Some(opened.pool.context()))?;
-        let address = super::buffer::address(ptr)?;
+        let address = super::body::address(ptr)?;
         if address == 0 { Ok(()) } else { free(slf.py(), opened.pool.share(), address, size.max(1), &stream) }
     }
 

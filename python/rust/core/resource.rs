@@ -249,7 +249,7 @@ impl SourceBase {
     fn _extend(&self, py: Python<'_>, buffer: PyRef<'_, Buffer>, added: usize, resource: Py<PyAny>) -> Outcome<Buffer> {
         let (memory, opened) = (self.virtual_memory()?, self.opened()?);
         let body = buffer.open()?;
-        let super::buffer::Held::Whole(whole) = &body.memory else {
+        let super::body::Held::Whole(whole) = &body.memory else {
             return Err(PyTypeError::new_err("the buffer is not of virtual memory").into());
         };
         let extended = signals::detach(py, || {

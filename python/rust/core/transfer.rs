@@ -1,6 +1,7 @@
 //! Copies and fills on a stream that the program names.
 
-use super::buffer::{Body, Buffer, Held};
+use super::body::{Body, Held};
+use super::buffer::Buffer;
 use super::calls::answer;
 use super::stream::of_argument;
 use crate::error::{Outcome, refused};
