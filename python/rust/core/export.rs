@@ -35,17 +35,19 @@ fn ordinal(py: Python<'_>, buffer: &Buffer) -> Outcome<i32> {
 }
 
 /// Keeps the memory of a buffer while another library uses it.
-struct View(Py<Buffer>);
+pub struct BufferView(Py<Buffer>);
 
-impl Drop for View {
+impl Drop for BufferView {
     fn drop(&mut self) {
         self.0.get().end_view();
     }
 }
 
-fn view(buffer: &Bound<'_, Buffer>) -> View {
-    buffer.get().add_view();
-    View(buffer.clone().unbind())
+impl BufferView {
+    pub fn of(buffer: &Bound<'_, Buffer>) -> Self {
+        buffer.get().add_view();
+        Self(buffer.clone().unbind())
+    }
 }
 
 /// Whether the consumer takes the capsules of DLPack 1.
@@ -103,7 +105,7 @@ pub fn capsule<'py>(
         read_only: false,
         padded: false,
     })?;
-    crate::capsule::capsule(py, tensor.export(view(buffer)), versioned)
+    crate::capsule::capsule(py, tensor.export(BufferView::of(buffer)), versioned)
 }
 
 /// A capsule of a copy, or of the same memory for another device.
@@ -118,7 +120,7 @@ fn elsewhere<'py>(
     let body = buffer.get().open()?;
     let (address, size, home) = (body.address, body.size, body.memory.home().cloned());
     drop(body);
-    let owner = view(buffer);
+    let owner = BufferView::of(buffer);
     let made = signals::detach(py, || {
         calls::driver("Buffer.__dlpack__")?;
         let home = match home {

@@ -11,6 +11,7 @@ use cuda_mem::ipc::DescriptorError;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DevicePool, DriverPool, DriverPoolOptions, Location, ManagedPool, PinnedPool, PoolAccess, ResourceHandle,
+    SharedResource,
 };
 use cuda_mem::{Context, Device, Driver, Error};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -76,6 +77,11 @@ fn context(driver: &Driver, ordinal: Option<i32>) -> Outcome<Context> {
 }
 
 impl PoolBase {
+    /// The resource for calls of the library.
+    pub fn share(slf: &Bound<'_, Self>) -> Outcome<SharedResource> {
+        Ok(Self::opened(slf)?.pool.share())
+    }
+
     #[inline]
     fn opened<'pool>(slf: &'pool Bound<'_, Self>) -> Outcome<Open<'pool>> {
         match slf.get().pool.try_read() {

@@ -97,6 +97,11 @@ impl SourceBase {
         self.source.get().ok_or_else(|| PyRuntimeError::new_err("the memory resource is not initialized").into())
     }
 
+    /// The resource for calls of the library.
+    pub fn share(&self) -> Outcome<SharedResource> {
+        Ok(self.opened()?.source.share())
+    }
+
     fn graph(&self) -> Outcome<&GraphMemory> {
         GraphMemory::of(&self.opened()?.source.resource)
             .ok_or_else(|| PyTypeError::new_err("the memory resource is not of graphs").into())
@@ -218,7 +223,7 @@ impl SourceBase {
     /// Frees memory by its address.
     fn _deallocate(&self, py: Python<'_>, address: u64, size: usize, stream: Option<&Bound<'_, PyAny>>) -> Outcome {
         let stream = self.stream(stream)?;
-        if size == 0 { Ok(()) } else { free(py, self.opened()?.source.share(), address, size, &stream) }
+        if size == 0 { Ok(()) } else { free(py, self.share()?, address, size, &stream) }
     }
 
     /// Returns memory that no graph uses to the system.

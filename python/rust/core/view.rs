@@ -1,6 +1,8 @@
 //! Views: memory of any library with a shape, strides and an element type.
 
+use super::buffer::Buffer;
 use super::dtype::{dtype_of, dtype_of_type, dtype_of_typestr, item_size, type_of_dtype};
+use super::export::BufferView;
 use super::layout::StridedLayout;
 use super::layout_error::raised;
 use super::{view_copy, view_exchange, view_import};
@@ -56,7 +58,7 @@ pub enum Exporter {
 }
 
 /// A view that a consumer uses. The consumer's release frees the view at once. As in every exporter of Python, it takes the GIL.
-struct Consumed(ManuallyDrop<Py<StridedMemoryView>>);
+struct Consumed(ManuallyDrop<(Py<StridedMemoryView>, Option<BufferView>)>);
 
 impl Drop for Consumed {
     fn drop(&mut self) {
@@ -163,6 +165,14 @@ impl StridedMemoryView {
         }
     }
 
+    /// The buffer, if it is one of this package.
+    pub fn buffer<'a, 'py>(&'a self, py: Python<'py>) -> Option<&'a Bound<'py, Buffer>> {
+        match &self.exporter {
+            Exporter::Buffer(buffer) => buffer.bind(py).cast().ok(),
+            _ => None,
+        }
+    }
+
     /// Refuses the use of a buffer that has been closed, or grown to another place, since the view was made.
     pub fn check_open(&self, py: Python<'_>) -> Outcome {
         let Exporter::Buffer(buffer) = &self.exporter else { return Ok(()) };
@@ -190,7 +200,8 @@ impl StridedMemoryView {
     /// The view for a consumer, in no order with its work.
     pub fn export(slf: &Bound<'_, Self>) -> Outcome<ManagedTensor> {
         let (py, this) = (slf.py(), slf.get());
-        let owner = Consumed(ManuallyDrop::new(slf.clone().unbind()));
+        let counted = this.buffer(py).map(BufferView::of);
+        let owner = Consumed(ManuallyDrop::new((slf.clone().unbind(), counted)));
         if let Exporter::Tensor { managed, .. } = &this.exporter {
             return Ok(managed.describe()?.export(owner));
         }

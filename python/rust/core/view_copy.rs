@@ -1,5 +1,9 @@
 //! Copies between views.
 
+use super::buffer::Body;
+use super::pool::PoolBase;
+use super::resource::SourceBase;
+use super::transfer;
 use super::view::StridedMemoryView;
 use crate::capsule;
 use crate::context::open;
@@ -10,6 +14,7 @@ use crate::stream::with_stream;
 use core::ptr;
 use cuda_mem::interchange::dlpack::{FLAG_IS_COPIED, ManagedTensor, export};
 use cuda_mem::interchange::{SharedTensor, TensorDevice};
+use cuda_mem::memory::SharedResource;
 use cuda_mem::view::{Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{DataType, Error, Stream};
 use pyo3::exceptions::PyTypeError;
@@ -30,16 +35,13 @@ pub fn copy(
     if to.get().readonly {
         return Err(refused("the destination of the copy is read-only"));
     }
-    let temporary = match allocator.map(|allocator| (allocator, allocator.cast::<MemoryResource>())) {
-        None => None,
-        Some((_, Ok(resource))) => Some(resource.get().source.share()),
-        Some((allocator, Err(_))) => {
-            let text = format!("allocator must be a MemoryResource of cuda_mem or None, not {}", shown(allocator));
-            return Err(PyTypeError::new_err(text).into());
-        }
-    };
+    let temporary = allocator.map(resource_of).transpose()?;
     let data_type = common_type(to, from)?;
     let devices = (to.get().device(py)?, from.get().device(py)?);
+    // Nobody closes the buffers during the call.
+    let buffers = [to, from].into_iter().filter_map(|view| view.get().buffer(py));
+    let bodies = buffers.map(|buffer| buffer.get().open()).collect::<Outcome<Vec<_>>>()?;
+    let bodies: Vec<&Body> = bodies.iter().map(|body| &**body).collect();
     if devices == (TensorDevice::Cpu, TensorDevice::Cpu) {
         let (mut to, from) = (on_cpu(to, data_type)?, on_cpu(from, data_type)?);
         return py.detach(|| to.copy_from(&from)).map_err(wrong);
@@ -49,8 +51,24 @@ pub fn copy(
         let (mut to, from) = (side(to, devices.0, data_type, stream)?, side(from, devices.1, data_type, stream)?);
         let mut options = ViewCopyOptions::default();
         (options.stream, options.blocking, options.temporary) = (Some(stream), blocking, temporary.as_ref());
-        signals::detach(py, || to.copy_from_with(&from, &options))?.map_err(wrong)
+        signals::detach(py, || transfer::ordered(&bodies, stream, |_| to.copy_from_with(&from, &options)))?
+            .map_err(wrong)
     })
+}
+
+/// The resource of an argument.
+fn resource_of(allocator: &Bound<'_, PyAny>) -> Outcome<SharedResource> {
+    if let Ok(resource) = allocator.cast::<MemoryResource>() {
+        Ok(resource.get().source.share())
+    } else if let Ok(resource) = allocator.cast::<SourceBase>() {
+        resource.get().share()
+    } else if let Ok(resource) = allocator.cast::<PoolBase>() {
+        PoolBase::share(resource)
+    } else {
+        let text =
+            format!("allocator must be a memory resource that cuda_mem implements, or None, not {}", shown(allocator));
+        Err(PyTypeError::new_err(text).into())
+    }
 }
 
 /// Shapes and types that do not fit are wrong arguments here.

@@ -4,11 +4,10 @@ use super::dtype::item_size_of_typestr;
 use super::layout::StridedLayout;
 use super::vector_call::{call_method, names};
 use super::view::{Exporter, StridedMemoryView, known};
+use super::{calls, current};
 use crate::capsule;
 use crate::context::open;
 use crate::error::{Failure, Outcome, raise};
-use cuda_mem::Driver;
-use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::interchange::dlpack::{DLDevice, FLAG_READ_ONLY, ManagedTensor};
 use cuda_mem::interchange::{StreamName, TensorDevice};
 use cuda_mem::memory::PointerInfo;
@@ -216,11 +215,6 @@ fn order(py: Python<'_>, device: i32, producer: i64, consumer: i64) -> Outcome {
 
 /// The device of the thread's current context.
 fn current_device(py: Python<'_>) -> Option<i32> {
-    py.detach(|| {
-        cuda_mem::check_not_forked("cuCtxGetDevice").ok()?;
-        let (driver, mut device) = (Driver::load().ok()?, -1);
-        // SAFETY: `device` is writable.
-        let told = unsafe { driver.raw().cuCtxGetDevice(&mut device) };
-        matches!(told, Ok(CUresult::CUDA_SUCCESS)).then_some(device)
-    })
+    let context = py.detach(|| current::current(&calls::driver("cuCtxGetCurrent").ok()?).ok().flatten())?;
+    Some(context.device().ordinal())
 }
