@@ -3,8 +3,8 @@
 use super::{LayoutError, Numbers, Quantity, Result, StridedLayout, item_size_number, overflow, resolve_axis};
 
 impl StridedLayout {
-    /// The same bytes as elements of another size. The extent of `axis` changes; its stride must be 1. The axis may be
-    /// counted from the end. `address` is the address of offset 0, which must be aligned for larger elements; 0 skips
+    /// The same bytes as elements of another size. The extent of `axis` changes; its stride must be 1, unless it has one
+    /// element only. The axis may be counted from the end. `address` is the address of offset 0, which must be aligned for larger elements; 0 skips
     /// this check.
     ///
     /// # Errors
@@ -29,7 +29,8 @@ impl StridedLayout {
             return Err(LayoutError::ItemSize { operation: OPERATION, size: item_size, rule });
         }
         let (extent, stride) = (self.shape[axis], self.strides[axis]);
-        if stride != 1 {
+        // The stride of an axis with one element leads nowhere.
+        if stride != 1 && extent > 1 {
             let rule = "must be 1 to repack along this axis";
             return Err(LayoutError::Stride { operation: OPERATION, axis, stride, rule });
         }
