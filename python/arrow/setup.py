@@ -1,5 +1,5 @@
-"""Compiles the module for the pyarrow that is installed. The version is pyarrow's minor release, by which pip finds the release that
-fits, and the number of the C library's release. scripts/arrow-wheel copies the headers of that library beside this file."""
+"""Compiles the module for the pyarrow that is installed. The version is pyarrow's minor release, by which pip finds the release
+that fits, and the number of the C library's release. scripts/arrow-wheel copies the headers of that library beside this file."""
 
 import os
 import re

@@ -110,7 +110,7 @@ arrow::Result<std::shared_ptr<HostBuffer>> HostBuffer::allocate(int device, int6
     ARROW_ASSIGN_OR_RAISE(auto buffer, context->allocate_pinned(size));
     uint8_t *data = nothing;
     if (size > 0) {
-        ARROW_ASSIGN_OR_RAISE(data, result_of([&] { return static_cast<uint8_t *>(static_cast<void *>(buffer.host_pointer())); }));
+        ARROW_ASSIGN_OR_RAISE(data, result_of([&] { return static_cast<uint8_t *>(buffer.host_pointer()); }));
     }
     return std::shared_ptr<HostBuffer>(new HostBuffer(std::move(context), std::move(buffer), data, size));
 }

@@ -73,7 +73,7 @@ arrow::Result<std::shared_ptr<Context>> Context::borrow(int device, uintptr_t ra
 
 arrow::Result<uintptr_t> Context::handle() const
 {
-    return result_of([&] { return reinterpret_cast<uintptr_t>(static_cast<void *>(context_.raw())); });
+    return result_of([&] { return reinterpret_cast<uintptr_t>(context_.raw()); });
 }
 
 arrow::Status Context::synchronize() const

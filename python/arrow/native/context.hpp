@@ -75,6 +75,9 @@ public:
     /// Memory of another process.
     arrow::Result<std::unique_ptr<DeviceBuffer>> import(const cudamem::exported &exported);
 
+    /// Waits for an event of another library (a CUevent *).
+    arrow::Status wait_for(void *event);
+
     /// Page-locked memory.
     arrow::Result<cudamem::buffer> allocate_pinned(int64_t size) const;
 

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #include "io.hpp"
 
+#include <arrow/c/abi.h>
+
 #include <string>
 
 namespace cuda_mem_arrow {
@@ -43,6 +45,18 @@ private:
     int number_;
 };
 
+/// An event of another library, which the import of an array has waited for.
+class PassedEvent : public arrow::Device::SyncEvent {
+public:
+    PassedEvent(void *event, release_fn_t release) : SyncEvent(event, std::move(release)) {}
+
+    arrow::Status Wait() override { return arrow::Status::OK(); }
+    arrow::Status Record(const arrow::Device::Stream &) override
+    {
+        return arrow::Status::NotImplemented("the event of an imported array cannot be recorded");
+    }
+};
+
 class Manager : public arrow::MemoryManager {
 public:
     explicit Manager(std::shared_ptr<Context> context)
@@ -65,6 +79,14 @@ public:
     }
 
     arrow::Result<std::unique_ptr<arrow::Buffer>> AllocateBuffer(int64_t size) override { return context_->allocate(size); }
+
+    arrow::Result<std::shared_ptr<arrow::Device::SyncEvent>>
+    WrapDeviceSyncEvent(void *event, arrow::Device::SyncEvent::release_fn_t release) override
+    {
+        // Now, because the buffers of an imported array do not know its event.
+        ARROW_RETURN_NOT_OK(context_->wait_for(event));
+        return std::make_shared<PassedEvent>(event, std::move(release));
+    }
 
 protected:
     arrow::Result<std::shared_ptr<arrow::Buffer>> CopyBufferFrom(const std::shared_ptr<arrow::Buffer> &buffer,
@@ -129,6 +151,26 @@ private:
 std::shared_ptr<arrow::Device> Context::device() const { return std::make_shared<Device>(device_); }
 
 std::shared_ptr<arrow::MemoryManager> Context::memory_manager() { return std::make_shared<Manager>(shared_from_this()); }
+
+arrow::Status Context::wait_for(void *event)
+{
+    ARROW_ASSIGN_OR_RAISE(const auto memory, allocate(1));
+    // The library takes events of others with arrays only, so this is one of a byte of our own.
+    const void *buffers[] = {reinterpret_cast<const void *>(memory->address())};
+    ArrowDeviceArray array{};
+    array.array.length = 1;
+    array.array.n_buffers = 1;
+    array.array.buffers = buffers;
+    array.array.release = [](ArrowArray *released) { released->release = nullptr; };
+    array.device_type = ARROW_DEVICE_CUDA;
+    array.device_id = device_;
+    array.sync_event = event;
+    return checked([&] {
+        const auto imported = cudamem::arrow_array::import(&array);
+        const auto buffer = imported.buffer(0, 1, stream_);
+        stream_.synchronize();
+    });
+}
 
 arrow::Status register_devices()
 {

@@ -214,7 +214,7 @@ arrow::Status Writer::set_staging(int64_t size)
     ARROW_ASSIGN_OR_RAISE(auto staging, buffer_->context()->allocate_pinned(size));
     uint8_t *data = nullptr;
     if (size > 0) {
-        ARROW_ASSIGN_OR_RAISE(data, result_of([&] { return static_cast<uint8_t *>(static_cast<void *>(staging.host_pointer())); }));
+        ARROW_ASSIGN_OR_RAISE(data, result_of([&] { return static_cast<uint8_t *>(staging.host_pointer()); }));
     }
     staging_ = std::move(staging);
     staging_data_ = data;

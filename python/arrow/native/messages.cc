@@ -58,8 +58,8 @@ arrow::Result<std::shared_ptr<IpcHandle>> IpcHandle::parse(const arrow::Buffer &
     auto handle = std::make_shared<IpcHandle>();
     constexpr int64_t header = sizeof handle->size_;
     if (!bytes.is_cpu() || bytes.size() < header) {
-        return arrow::Status::Invalid("a serialized IpcMemHandle has at least ", header, " bytes in host memory, but this buffer has ",
-                                      bytes.size());
+        return arrow::Status::Invalid("a serialized IpcMemHandle has at least ", header,
+                                      " bytes in host memory, but this buffer has ", bytes.size());
     }
     std::memcpy(&handle->size_, bytes.data(), header);
     if (handle->size_ < 0 || (handle->size_ == 0) != (bytes.size() == header)) {

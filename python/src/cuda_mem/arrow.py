@@ -23,13 +23,13 @@ try:
         read_record_batch,
         serialize_record_batch,
     )
-except ModuleNotFoundError as error:
+except ModuleNotFoundError as _error:
     _packages = {"cuda_mem_arrow": "cuda-mem-arrow", "pyarrow": "pyarrow"}
-    if error.name not in _packages:
+    if _error.name not in _packages:
         raise
     raise ImportError(
-        f"cuda_mem.arrow needs the package {_packages[error.name]}: pip install 'cuda-mem[arrow]'", name=error.name
-    ) from error
+        f"cuda_mem.arrow needs the package {_packages[_error.name]}: pip install 'cuda-mem[arrow]'", name=_error.name
+    ) from _error
 
 __all__ = [
     "BufferReader",

@@ -32,7 +32,8 @@ from ._arrow import (  # noqa: E402
     serialize_record_batch,
 )
 
-# pyarrow imports `pyarrow.cuda` before it takes an array of a CUDA device. In the wheels, that module lacks only its compiled part.
+# pyarrow imports `pyarrow.cuda` before it takes an array of a CUDA device. In the wheels, that module lacks only its compiled
+# part.
 if importlib.util.find_spec("pyarrow._cuda") is None:
     sys.modules["pyarrow._cuda"] = _arrow
 
