@@ -1,6 +1,6 @@
 //! Copies between views.
 
-use super::buffer::Body;
+use super::body::Body;
 use super::pool::PoolBase;
 use super::resource::SourceBase;
 use super::transfer;
