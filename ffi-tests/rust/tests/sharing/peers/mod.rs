@@ -193,7 +193,9 @@ fn taking_access_back_waits_for_the_devices_work() -> Outcome {
 fn taking_access_back_waits_for_copies_of_the_owner() -> Outcome {
     with_two(|_, near, far| {
         let bytes = vec![9u8; 1000];
-        let memory = Buffer::from_slice(&near.plain(), &bytes, &near.stream)?;
+        // Of a context of its own: no work of the near context comes after the copies.
+        let own = near.context.device().create_context()?;
+        let memory = Buffer::from_slice(&DeviceMemory::new(&own), &bytes, &Stream::new(&own)?)?;
         for (name, source) in far.sources()? {
             let mut there = Buffer::<u8, _>::zeroed(&source, bytes.len(), &far.stream)?;
             source.allow_access(near.context.device())?;
