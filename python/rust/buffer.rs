@@ -132,6 +132,17 @@ fn cast_to_bytes(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<
     Ok(PyBuffer::get(&bytes)?)
 }
 
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // A free that waits may wait for work that calls Python.
+        if !self.quick_frees
+            && let Some(memory) = self.memory.get_mut().ok().and_then(Option::take)
+        {
+            let _ = Python::try_attach(move |py| py.detach(move || drop(memory)));
+        }
+    }
+}
+
 impl Buffer {
     #[inline]
     pub fn new(memory: Memory, quick_frees: bool) -> Self {
@@ -429,7 +440,9 @@ impl Buffer {
     #[pyo3(signature = (offset = 0, size = None))]
     fn slice(&self, offset: usize, size: Option<usize>) -> Outcome<Buffer> {
         let part = self.open()?.slice(offset, size.unwrap_or(usize::MAX))?;
-        Ok(Buffer { is_part: true, ..Buffer::new(Memory::shared(part), self.quick_frees) })
+        let mut part = Buffer::new(Memory::shared(part), self.quick_frees);
+        part.is_part = true;
+        Ok(part)
     }
 
     /// `buffer[start:stop]` is `slice`.

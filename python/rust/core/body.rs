@@ -2,13 +2,14 @@
 
 use super::stream::of_argument;
 use super::{calls, current};
-use crate::error::Failure;
+use crate::error::{Failure, shown};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{Accessibility, PointerInfo};
 use cuda_mem::{SharedBuffer, Stream};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyFloat};
 
 /// What an open buffer has.
 pub struct Body {
@@ -122,7 +123,13 @@ pub fn address(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     match object.extract::<u64>() {
         Ok(address) => Ok(address),
-        Err(_) => object.call_method0(intern!(object.py(), "__int__"))?.extract(),
+        // Handles of cuda-bindings have no `__index__`.
+        Err(_) if !object.is_instance_of::<PyFloat>() && object.hasattr(intern!(object.py(), "__int__"))? => {
+            object.call_method0(intern!(object.py(), "__int__"))?.extract()
+        }
+        Err(_) => {
+            Err(PyTypeError::new_err(format!("an address must be an integer or a handle, not {}", shown(object))))
+        }
     }
 }
 
@@ -137,7 +144,7 @@ pub fn facts_of(address: u64) -> cuda_mem::Result<(Accessibility, i32)> {
     Ok((info.accessibility, info.device.unwrap_or(-1)))
 }
 
-/// The context of memory of another library: of its pointer, or the current one.
+/// A context for memory of another library: the current one, or that of the pointer.
 pub fn context_of(address: u64) -> cuda_mem::Result<cuda_mem::Context> {
     let (_, ordinal) = facts_of(address)?;
     let driver = calls::driver("Buffer")?;

@@ -16,7 +16,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 use pyo3::{ffi, intern};
-use std::sync::{Mutex, OnceLock, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 /// Memory. A memory resource makes it; `with` closes it. Its work runs on the streams that the calls name, and its free
 /// waits for that work.
@@ -26,6 +26,8 @@ use std::sync::{Mutex, OnceLock, RwLock, RwLockReadGuard};
 pub struct Buffer {
     /// None when it is closed. Only tried, never waited for.
     body: RwLock<Option<Body>>,
+    /// Address and size.
+    place: (u64, usize),
     /// Live views and exports, which keep the memory where it is.
     views: AtomicUsize,
     /// Whether another process made the memory.
@@ -64,6 +66,7 @@ impl Buffer {
     #[inline]
     pub fn new(body: Body, is_mapped: bool) -> Self {
         Self {
+            place: (body.address, body.size),
             body: RwLock::new(Some(body)),
             views: AtomicUsize::new(0),
             is_mapped,
@@ -103,9 +106,12 @@ impl Buffer {
         }
     }
 
-    /// One more use of the memory that no close may end.
-    pub fn add_view(&self) {
+    /// The memory, with one more use of it that no close ends.
+    pub fn open_view(&self) -> Outcome<Open<'_>> {
+        let body = self.open()?;
+        // A close reads the count with the lock that `body` has.
         self.views.fetch_add(1, Ordering::Relaxed);
+        Ok(body)
     }
 
     pub fn set_origin(&self, resource: Py<PyAny>, descriptor: Py<PyAny>) {
@@ -138,7 +144,7 @@ impl Buffer {
         Ok(*self.facts.get_or_init(|| facts))
     }
 
-    /// The class of accessibility that the buffer has for other libraries.
+    /// Whether the memory is managed, also if its resource does not say so.
     pub fn managed(&self, py: Python<'_>, facts: Accessibility) -> Outcome<bool> {
         if facts.managed || !(facts.device && facts.host) {
             return Ok(facts.managed);
@@ -150,42 +156,50 @@ impl Buffer {
 
     /// Takes the memory out, for its free.
     fn take(&self) -> Outcome<Option<Body>> {
-        let count = self.views.load(Ordering::Relaxed);
         match self.body.try_write() {
-            Ok(body) if body.is_some() && count > 0 => {
-                let text = format!(
-                    "Buffer.close: {count} memoryviews, numpy arrays or arrays of other libraries use the memory: delete \
-                     them first"
-                );
-                Err(raise("SharedError", text, None))
-            }
-            Ok(mut body) => Ok(body.take()),
+            Ok(mut body) => match self.views.load(Ordering::Relaxed) {
+                count if count > 0 && body.is_some() => {
+                    let text = format!(
+                        "Buffer.close: the memory has {count} users, which are memoryviews, numpy arrays or arrays of other \
+                         libraries: delete them first"
+                    );
+                    Err(raise("SharedError", text, None))
+                }
+                _ => Ok(body.take()),
+            },
             Err(_) => Err(raise("SharedError", "Buffer.close: another thread uses the Buffer", None)),
         }
     }
 
     fn put_back(&self, body: Body) {
-        if let Ok(mut place) = self.body.try_write() {
-            *place = Some(body);
-        }
+        // Those who have the lock see a closed buffer, and give the lock back at once.
+        *self.body.write().unwrap_or_else(PoisonError::into_inner) = Some(body);
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(body) = self.body.get_mut().ok().and_then(Option::take) else { return };
+        let Some(mut body) = self.body.get_mut().ok().and_then(Option::take) else { return };
         match &body.memory {
-            // The drop of the memory frees it, and its errors become warnings.
-            Held::Whole(_) | Held::Imported(_) => drop(body),
+            // The drop of the memory frees it, and its errors become warnings. It may wait for work that calls Python.
+            Held::Whole(_) | Held::Imported(_) => {
+                let memory = core::mem::replace(&mut body.memory, Held::Foreign { stream: None, context: None });
+                let _ = Python::try_attach(move |py| py.detach(move || drop(memory)));
+            }
             Held::Foreign { .. } if body.resource.is_none() => drop(body),
             // The parent frees it.
             Held::Foreign { .. } if cuda_mem::check_not_forked("Buffer").is_err() => core::mem::forget(body),
             Held::Foreign { .. } => {
                 let _ = Python::try_attach(|py| {
+                    // The exception on its way, if one ends the buffer: the resource's calls would replace it.
+                    let raised = PyErr::take(py);
                     let resource = body.resource.as_ref().map(|resource| resource.clone_ref(py));
                     if let Err(failed) = body.free(py, None) {
                         PyErr::from(failed.error)
                             .write_unraisable(py, resource.as_ref().map(|resource| resource.bind(py)));
+                    }
+                    if let Some(raised) = raised {
+                        raised.restore(py);
                     }
                 });
             }
@@ -236,8 +250,13 @@ impl Buffer {
             }
             _ => {}
         }
+        let address = address(ptr)?;
+        if size > 0 && (address == 0 || isize::try_from(size).is_err() || address.checked_add(size as u64).is_none()) {
+            let text = format!("Buffer.from_handle: no memory has {size} bytes at the address {address:#x}");
+            return Err(PyValueError::new_err(text).into());
+        }
         let body = Body {
-            address: address(ptr)?,
+            address,
             size,
             memory: Held::Foreign { stream: stream.map(Bound::unbind), context },
             resource: mr.map(Bound::unbind),
@@ -268,10 +287,10 @@ impl Buffer {
     /// Frees the memory in order of `stream`, or of the stream of the allocation. Does nothing if the buffer is closed.
     #[pyo3(signature = (stream = None))]
     fn close(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> Outcome {
-        drop_errors::warn(py)?;
         let Some(body) = self.take()? else { return Ok(()) };
         match body.free(py, stream) {
-            Ok(()) => Ok(()),
+            // A warning may be an exception.
+            Ok(()) => Ok(drop_errors::warn(py)?),
             Err(failed) => {
                 let NotFreed { left, error } = *failed;
                 if let Some(left) = left {
@@ -319,15 +338,15 @@ impl Buffer {
                 }
                 Ok(body.address)
             }
-            Err(_) if self.is_closed() => Ok(0),
-            Err(error) => Err(error),
+            // Another thread changes the stream of the free, or closes the buffer.
+            Err(_) => Ok(self.place().0),
         }
     }
 
     /// The size in bytes; 0 when the buffer is closed.
     #[getter]
     fn size(&self) -> usize {
-        self.open().map_or(0, |body| body.size)
+        self.place().1
     }
 
     /// The memory resource, or None.
@@ -461,11 +480,10 @@ impl Buffer {
             let text = "the CPU does not address this memory: copy it to a buffer that the CPU addresses";
             return Err(PyBufferError::new_err(text));
         }
-        let body = this.open()?;
+        // Counted before the wait, so that the memory stays.
+        let body = this.open_view()?;
         let (pointer, size) = (core::ptr::with_exposed_provenance_mut::<c_void>(body.address as usize), body.size);
         let home = body.memory.home().cloned();
-        // Before the wait, so that the memory stays.
-        this.add_view();
         drop(body);
         let waited = home.map_or(Ok(Ok(())), |home| signals::detach(py, || home.synchronize()));
         let filled = waited.and_then(|waited| Ok(waited.map_err(crate::error::Failure::from)?)).and_then(|()| {
@@ -534,6 +552,6 @@ impl Buffer {
 impl Buffer {
     /// Address and size; zeros when it is closed.
     fn place(&self) -> (u64, usize) {
-        self.open().map_or((0, 0), |body| (body.address, body.size))
+        if self.is_closed() { (0, 0) } else { self.place }
     }
 }

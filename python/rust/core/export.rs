@@ -44,9 +44,10 @@ impl Drop for BufferView {
 }
 
 impl BufferView {
-    pub fn of(buffer: &Bound<'_, Buffer>) -> Self {
-        buffer.get().add_view();
-        Self(buffer.clone().unbind())
+    /// Raises an exception if the buffer is closed.
+    pub fn of(buffer: &Bound<'_, Buffer>) -> Outcome<Self> {
+        drop(buffer.get().open_view()?);
+        Ok(Self(buffer.clone().unbind()))
     }
 }
 
@@ -86,15 +87,21 @@ pub fn capsule<'py>(
     if copy == Some(true) || wanted.is_some_and(|wanted| wanted != crate::capsule::device(own)) {
         return elsewhere(buffer, stream, versioned, wanted, copy);
     }
+    let owner = BufferView::of(buffer)?;
     let body = this.open()?;
     let (address, size, home) = (body.address, body.size, body.memory.home().cloned());
     drop(body);
-    if let (Some(home), Some(number)) = (home, stream) {
-        let name = StreamName::from_dlpack(Some(number))?;
-        // SAFETY: the consumer names a stream that lives during this call.
-        if let Some(theirs) = unsafe { name.stream(home.context()) } {
-            py.detach(|| theirs.join(&home))?;
+    match (home, own, stream) {
+        // A consumer on the CPU names no stream, and reads at once.
+        (Some(home), TensorDevice::Cpu | TensorDevice::CudaHost, None) => signals::detach(py, || home.synchronize())??,
+        (Some(home), ..) => {
+            let name = StreamName::from_dlpack(stream)?;
+            // SAFETY: the consumer names a stream that lives during this call.
+            if let Some(theirs) = unsafe { name.stream(home.context()) } {
+                py.detach(|| theirs.join(&home))?;
+            }
         }
+        (None, ..) => {}
     }
     let tensor = Tensor::new(&TensorParts {
         address,
@@ -105,7 +112,7 @@ pub fn capsule<'py>(
         read_only: false,
         padded: false,
     })?;
-    crate::capsule::capsule(py, tensor.export(BufferView::of(buffer)), versioned)
+    crate::capsule::capsule(py, tensor.export(owner), versioned)
 }
 
 /// A capsule of a copy, or of the same memory for another device.
@@ -117,10 +124,10 @@ fn elsewhere<'py>(
     copy: Option<bool>,
 ) -> Outcome<Bound<'py, PyAny>> {
     let py = buffer.py();
+    let owner = BufferView::of(buffer)?;
     let body = buffer.get().open()?;
     let (address, size, home) = (body.address, body.size, body.memory.home().cloned());
     drop(body);
-    let owner = BufferView::of(buffer);
     let made = signals::detach(py, || {
         calls::driver("Buffer.__dlpack__")?;
         let home = match home {

@@ -73,7 +73,7 @@ fn is_during_call(options: &Bound<'_, PyAny>) -> bool {
         .is_ok_and(|order| order == "during_api_call")
 }
 
-/// Copies buffers to others of the same sizes. `_utils` has checked the lists.
+/// Copies buffers to others of the same sizes, one to one.
 #[pyfunction]
 pub fn copy_batch(
     py: Python<'_>,
@@ -87,6 +87,11 @@ pub fn copy_batch(
     let to = dsts.iter().map(|buffer| buffer.open()).collect::<Outcome<Vec<_>>>()?;
     let (from, to): (Vec<&Body>, Vec<&Body>) =
         (from.iter().map(|body| &**body).collect(), to.iter().map(|body| &**body).collect());
+    if from.len() != to.len() {
+        let text = format!("srcs has {} buffers, dsts has {}", from.len(), to.len());
+        return Err(PyValueError::new_err(text).into());
+    }
+    from.iter().zip(&to).try_for_each(|(src, dst)| check_sizes(src, dst))?;
     let all: Vec<&Body> = from.iter().chain(&to).copied().collect();
     let copies = || {
         ordered(&all, &stream, |cuda| {

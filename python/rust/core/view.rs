@@ -200,7 +200,7 @@ impl StridedMemoryView {
     /// The view for a consumer, in no order with its work.
     pub fn export(slf: &Bound<'_, Self>) -> Outcome<ManagedTensor> {
         let (py, this) = (slf.py(), slf.get());
-        let counted = this.buffer(py).map(BufferView::of);
+        let counted = this.buffer(py).map(BufferView::of).transpose()?;
         let owner = Consumed(ManuallyDrop::new((slf.clone().unbind(), counted)));
         if let Exporter::Tensor { managed, .. } = &this.exporter {
             return Ok(managed.describe()?.export(owner));

@@ -150,11 +150,17 @@ pub fn exported_copy(
 ) -> Outcome<ManagedTensor> {
     let (py, this) = (view.py(), view.get());
     let data_type = this.data_type(py)?;
+    let buffer = this.buffer(py);
+    // Nobody closes the buffer during the copy.
+    let body = buffer.as_ref().map(|buffer| buffer.get().open()).transpose()?;
     if this.device(py)? == TensorDevice::Cpu && wanted.is_none_or(|wanted| wanted == capsule::device(TensorDevice::Cpu))
     {
         return copied_on_cpu(view, data_type);
     }
-    let home = Stream::legacy_default(&open(py, this.device_id.max(0))?);
+    let home = match body.as_ref().and_then(|body| body.memory.home()) {
+        Some(home) => home.clone(),
+        None => Stream::legacy_default(&open(py, this.device_id.max(0))?),
+    };
     let stream = stream.map(super::view_import::integer).transpose()?;
     let array = shared(view, data_type, &home)?;
     capsule::managed(py, &array, stream.filter(|stream| *stream != 0), wanted, copying)

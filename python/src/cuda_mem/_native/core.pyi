@@ -786,7 +786,7 @@ def context_of_stream(handle: SupportsIndex) -> Context:
 
 def copy_batch(stream: Any, srcs: SupportsGetItem[int, Buffer], dsts: SupportsGetItem[int, Buffer], waits: bool) -> None:
     """
-    Copies buffers to others of the same sizes. `_utils` has checked the lists.
+    Copies buffers to others of the same sizes, one to one.
     """
 
 def create_context(ordinal: SupportsIndex) -> Context:

@@ -129,7 +129,7 @@ def import_pool(cls: type[_T], handle: int | IPCAllocationHandle, make: Callable
     if handle.is_closed:
         raise RuntimeError("IPCAllocationHandle has been closed")
     known = REGISTRY.get(handle.uuid) if handle.uuid is not None else None
-    if known is None:
+    if known is None or known.is_closed:
         known = make(int(handle))
         known._enable_ipc(handle.uuid)  # type: ignore[attr-defined]
     if not isinstance(known, cls):

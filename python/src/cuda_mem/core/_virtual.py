@@ -110,6 +110,8 @@ class VirtualMemoryResource(_core.MemoryResource):
 
     def allocate(self, size: int, *, stream: IsStreamType | None = None) -> Buffer:
         """Allocates a Buffer of at least `size` bytes. The stream is not needed."""
+        if size < 0:
+            raise ValueError(f"size must not be negative, got {size}")
         mappings = self._mappings
         unit = mappings._granularity()
         buffer = mappings._allocate(-(-size // unit) * unit, stream, self)
