@@ -108,7 +108,7 @@ fn subscribers_learn_of_growth_waits_and_copies() -> Result<(), Box<dyn std::err
     assert_eq!(told(), [""; 0], "small stores are no events");
     engine.write(&mut device, 0, &vec![1; 1 << 20])?;
     let copy = told();
-    assert!(copy[0].starts_with("cuda_mem::copy copy bytes=1048576 direction=ToDevice way="), "{copy:?}");
+    assert!(copy[0].starts_with("cuda_mem::copy copy bytes=1048576 direction=ToDevice method="), "{copy:?}");
     assert_eq!(copy[1..], ["enter", "exit"]);
 
     waiting::set_limit(Some(Duration::from_millis(20)));
