@@ -2,6 +2,7 @@
 
 use crate::array::Array;
 use crate::context::Context;
+use crate::detached;
 use crate::drop_errors;
 use crate::error::{Outcome, raise, refused};
 use crate::signals;
@@ -138,7 +139,7 @@ impl Drop for Buffer {
         if !self.quick_frees
             && let Some(memory) = self.memory.get_mut().ok().and_then(Option::take)
         {
-            let _ = Python::try_attach(move |py| py.detach(move || drop(memory)));
+            detached::end(memory);
         }
     }
 }
@@ -255,7 +256,7 @@ impl Buffer {
     /// The context.
     #[getter]
     fn context(&self) -> Outcome<Context> {
-        Ok(Context { inner: with!(&*self.open()?.read(), buffer => buffer.context().clone()) })
+        Ok(Context { inner: with!(&*self.open()?.read(), buffer => buffer.context().clone()).into() })
     }
 
     /// Whether the CPU addresses the memory.

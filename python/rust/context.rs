@@ -1,5 +1,6 @@
 //! Drivers, devices and contexts.
 
+use crate::detached::Detached;
 use crate::drop_errors;
 use crate::error::{Outcome, shown};
 use pyo3::prelude::*;
@@ -142,7 +143,7 @@ impl Device {
 /// True
 #[pyclass(frozen, weakref, module = "cuda_mem")]
 pub struct Context {
-    pub inner: cuda_mem::Context,
+    pub inner: Detached<cuda_mem::Context>,
 }
 
 /// The context of an argument: a Context, a Device, an ordinal, or None for device 0.
@@ -179,7 +180,7 @@ impl Context {
     #[new]
     #[pyo3(signature = (device = None))]
     fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
-        Ok(Self { inner: context_of(py, device)? })
+        Ok(Self { inner: context_of(py, device)?.into() })
     }
 
     /// The device.
@@ -210,7 +211,7 @@ impl Context {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Context>().is_ok_and(|other| other.get().inner == self.inner)
+        other.cast::<Context>().is_ok_and(|other| *other.get().inner == *self.inner)
     }
 
     fn __hash__(&self) -> isize {

@@ -19,6 +19,7 @@ mod buffer;
 mod capsule;
 mod context;
 mod core;
+mod detached;
 mod drop_errors;
 mod error;
 mod event;

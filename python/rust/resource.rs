@@ -67,7 +67,7 @@ impl MemoryResource {
     /// The context.
     #[getter]
     fn context(&self) -> Context {
-        Context { inner: self.stream.context().clone() }
+        Context { inner: self.stream.context().clone().into() }
     }
 
     /// Whether the CPU addresses the memory.

@@ -140,7 +140,7 @@ impl Stream {
     /// The context.
     #[getter]
     fn context(&self) -> Context {
-        Context { inner: self.inner.context().clone() }
+        Context { inner: self.inner.context().clone().into() }
     }
 
     /// Whether all work queued so far is done.

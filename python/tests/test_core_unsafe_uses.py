@@ -206,3 +206,14 @@ def test_size_and_address_stay_while_the_stream_of_the_free_changes(device: Devi
     assert seen <= {(buffer.handle, 64)}
     buffer.close(stream)
     other.close()
+
+
+def test_a_context_ends_without_the_interpreters_lock(device: Device) -> None:
+    context = device.create_context()
+    device.set_current(context)
+    stream = device.create_stream()
+    ran = queue_slow(stream)
+    del stream
+    device.set_current()
+    context.close()
+    assert ran == ["ran"]

@@ -3,6 +3,7 @@
 use super::body::{Body, Held, NotFreed, address, facts_of};
 use super::stream::of_argument;
 use super::{calls, current, export, transfer};
+use crate::detached;
 use crate::drop_errors;
 use crate::error::{Outcome, raise};
 use crate::signals;
@@ -184,7 +185,7 @@ impl Drop for Buffer {
             // The drop of the memory frees it, and its errors become warnings. It may wait for work that calls Python.
             Held::Whole(_) | Held::Imported(_) => {
                 let memory = core::mem::replace(&mut body.memory, Held::Foreign { stream: None, context: None });
-                let _ = Python::try_attach(move |py| py.detach(move || drop(memory)));
+                detached::end(memory);
             }
             Held::Foreign { .. } if body.resource.is_none() => drop(body),
             // The parent frees it.

@@ -84,7 +84,7 @@ pub fn can_use_pools(py: Python<'_>, ordinal: i32) -> Outcome<bool> {
 /// The current context of this thread, or None.
 #[pyfunction]
 pub fn current_context() -> Outcome<Option<Context>> {
-    Ok(current(&driver("current_context")?)?.map(|inner| Context { inner }))
+    Ok(current(&driver("current_context")?)?.map(|inner| Context { inner: inner.into() }))
 }
 
 /// Makes a context current on this thread, or none.
@@ -100,7 +100,7 @@ pub fn set_current_context(context: Option<PyRef<'_, Context>>) -> Outcome {
 /// The primary context of a device. The thread keeps it.
 #[pyfunction]
 pub fn primary_context(py: Python<'_>, ordinal: i32) -> Outcome<Context> {
-    Ok(Context { inner: py.detach(|| primary(&driver("primary_context")?, ordinal))? })
+    Ok(Context { inner: py.detach(|| primary(&driver("primary_context")?, ordinal))?.into() })
 }
 
 /// A new context of a device, beside the primary one.
@@ -108,7 +108,7 @@ pub fn primary_context(py: Python<'_>, ordinal: i32) -> Outcome<Context> {
 pub fn create_context(py: Python<'_>, ordinal: i32) -> Outcome<Context> {
     let inner = py.detach(|| driver("create_context")?.device(ordinal)?.create_context())?;
     drop_errors::collect(&inner);
-    Ok(Context { inner })
+    Ok(Context { inner: inner.into() })
 }
 
 /// Waits for all work of the current context.
@@ -121,7 +121,7 @@ pub fn synchronize_current(py: Python<'_>) -> Outcome {
 /// The context of a stream, by the stream's handle.
 #[pyfunction]
 pub fn context_of_stream(handle: usize) -> Outcome<Context> {
-    Ok(Context { inner: of_stream(handle)? })
+    Ok(Context { inner: of_stream(handle)?.into() })
 }
 
 /// The context of a stream that lives.

@@ -115,6 +115,6 @@ impl EventBase {
 
     /// The context.
     fn _context(&self) -> Outcome<Context> {
-        self.with(|event| Ok(Context { inner: event.context().clone() }))
+        self.with(|event| Ok(Context { inner: event.context().clone().into() }))
     }
 }

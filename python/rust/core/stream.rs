@@ -160,7 +160,7 @@ impl StreamBase {
 
     /// The context of the stream; for a default stream the current one.
     fn _context(&self) -> Outcome<Context> {
-        Ok(Context { inner: self.stream(None)?.context().clone() })
+        Ok(Context { inner: self.stream(None)?.context().clone().into() })
     }
 
     /// Whether the stream does not wait for the legacy default stream.
