@@ -319,7 +319,10 @@ cdef class CudaBuffer(Buffer):
 
     cdef getitem(self, int64_t i):
         cdef uint8_t value = 0
-        check_status(self.get().read(i, 1, &value))
+        source = self.get()
+        # The copy waits for earlier work, which may call Python.
+        with nogil:
+            check_status(source.read(i, 1, &value))
         return value
 
     def slice(self, offset=0, length=None):
