@@ -25,7 +25,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 /// A close is refused while a numpy array or another library uses the memory.
 #[pyclass(frozen, weakref, subclass, module = "cuda_mem.core")]
 pub struct Buffer {
-    /// None when it is closed. Only tried, never waited for.
+    /// None when it is closed. Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
     body: RwLock<Option<Body>>,
     /// Address and size.
     place: (u64, usize),

@@ -14,7 +14,7 @@ use std::sync::RwLock;
 /// What `cuda_mem.core.Event` derives from.
 #[pyclass(frozen, weakref, subclass, module = "cuda_mem._native.core")]
 pub struct EventBase {
-    /// None when it is closed. Only tried, never waited for.
+    /// None when it is closed. Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
     inner: RwLock<Option<Event>>,
 }
 

@@ -5,8 +5,8 @@ use super::buffer::Buffer;
 use super::calls;
 use crate::error::{Outcome, raise};
 use crate::signals;
-use cuda_mem::DataType;
 use cuda_mem::interchange::{StreamName, Tensor, TensorDevice, TensorParts};
+use cuda_mem::{DataType, Stream};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -46,9 +46,14 @@ impl Drop for BufferView {
 impl BufferView {
     /// Raises an exception if the buffer is closed.
     pub fn of(buffer: &Bound<'_, Buffer>) -> Outcome<Self> {
-        drop(buffer.get().open_view()?);
-        Ok(Self(buffer.clone().unbind()))
+        Ok(opened(buffer)?.0)
     }
+}
+
+/// The owner of an export; the address, the size and the home stream of the memory.
+fn opened(buffer: &Bound<'_, Buffer>) -> Outcome<(BufferView, u64, usize, Option<Stream>)> {
+    let body = buffer.get().open_view()?;
+    Ok((BufferView(buffer.clone().unbind()), body.address, body.size, body.memory.home().cloned()))
 }
 
 /// Whether the consumer takes the capsules of DLPack 1.
@@ -87,10 +92,7 @@ pub fn capsule<'py>(
     if copy == Some(true) || wanted.is_some_and(|wanted| wanted != crate::capsule::device(own)) {
         return elsewhere(buffer, stream, versioned, wanted, copy);
     }
-    let owner = BufferView::of(buffer)?;
-    let body = this.open()?;
-    let (address, size, home) = (body.address, body.size, body.memory.home().cloned());
-    drop(body);
+    let (owner, address, size, home) = opened(buffer)?;
     match (home, own, stream) {
         // A consumer on the CPU names no stream, and reads at once.
         (Some(home), TensorDevice::Cpu | TensorDevice::CudaHost, None) => signals::detach(py, || home.synchronize())??,
@@ -124,15 +126,12 @@ fn elsewhere<'py>(
     copy: Option<bool>,
 ) -> Outcome<Bound<'py, PyAny>> {
     let py = buffer.py();
-    let owner = BufferView::of(buffer)?;
-    let body = buffer.get().open()?;
-    let (address, size, home) = (body.address, body.size, body.memory.home().cloned());
-    drop(body);
+    let (owner, address, size, home) = opened(buffer)?;
     let made = signals::detach(py, || {
         calls::driver("Buffer.__dlpack__")?;
         let home = match home {
             Some(home) => home,
-            None => cuda_mem::Stream::legacy_default(&context_of(address)?),
+            None => Stream::legacy_default(&context_of(address)?),
         };
         // SAFETY: the owner keeps the memory, whose bytes have values; the program orders other writes.
         let bytes = unsafe {

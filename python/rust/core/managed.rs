@@ -114,7 +114,7 @@ pub fn discard(
 
 fn move_all(
     py: Python<'_>,
-    call: &str,
+    call: &'static str,
     stream: &Bound<'_, PyAny>,
     buffers: &[Bound<'_, Buffer>],
     to: Option<Vec<Place>>,
@@ -122,7 +122,7 @@ fn move_all(
 ) -> Outcome {
     buffers.iter().try_for_each(|buffer| check(py, call, buffer))?;
     let stream = of_argument(stream, None)?;
-    let driver = calls::driver("prefetch")?;
+    let driver = calls::driver(call)?;
     let locations = match to {
         Some(to) => to.iter().map(|to| location(&driver, to)).collect::<Outcome<Vec<_>>>()?,
         None => vec![Location::from(stream.context().device().clone())],

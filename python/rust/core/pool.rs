@@ -23,7 +23,8 @@ use std::sync::{RwLock, RwLockReadGuard};
 /// What the resources over pools of the driver derive from.
 #[pyclass(frozen, extends = MemoryResource, subclass, module = "cuda_mem._native.core")]
 pub struct PoolBase {
-    /// None before it is initialized and when it is closed. Only tried, never waited for.
+    /// None before it is initialized and when it is closed.
+    /// Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
     pool: RwLock<Option<Opened>>,
 }
 

@@ -24,7 +24,8 @@ pub struct StreamBase {
 enum Inner {
     /// A default stream: of the context that is current when it is used.
     Default(usize),
-    /// A stream of a context, None when it is closed. Only tried, never waited for.
+    /// A stream of a context, None when it is closed.
+    /// Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
     Of(RwLock<Option<cuda_mem::Stream>>),
 }
 

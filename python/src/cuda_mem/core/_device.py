@@ -28,8 +28,8 @@ class ComputeCapability(NamedTuple):
 
 
 class DeviceProperties:
-    """The attributes of a device, such as `warp_size`, each as an int or a bool. AttributeError for one that the driver does
-    not know."""
+    """The attributes of a device, such as `warp_size`, each as an int or a bool. One that the driver does not know
+    is -1 or False, as in cuda.core; an unknown name raises AttributeError."""
 
     __slots__ = ("_ordinal",)
 
@@ -132,7 +132,7 @@ class Device:
         return "".join(str(part) for part in self.compute_capability)
 
     def can_access_peer(self, peer: Device | int) -> bool:
-        """Whether this device may access the memory of another directly. A device is no peer of itself, but True."""
+        """Whether this device may access the memory of another directly; True for the device itself."""
         other = Device(peer)
         return other._device_id == self._device_id or self._inner.can_access_peer(other._inner)
 
