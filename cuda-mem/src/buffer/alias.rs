@@ -17,6 +17,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     #[doc(hidden)]
     #[must_use]
     pub unsafe fn alias(&self) -> Self {
+        // Copies by the two values do not know of each other.
+        self.tell_address();
         let hold = match &self.hold {
             AllocationHolder::Whole(allocation) => AllocationHolder::Whole(allocation.alias()),
             AllocationHolder::Part(part) => AllocationHolder::Part(part.share()),
@@ -53,6 +55,7 @@ impl Allocation {
             }
         };
         let mut alias = Self::new(self.block, origin, self.home().clone());
+        alias.order.tell_address(alias.home());
         alias.inherit(self);
         alias.disown();
         alias

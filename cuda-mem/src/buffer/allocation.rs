@@ -1,5 +1,6 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
+use super::memory_order::{ALL, MemoryOrder};
 use crate::cpu::host_copy;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::driver::context::{ForeignOwner, Liveness};
@@ -31,6 +32,8 @@ pub(super) struct Allocation {
     ended: bool,
     /// How many CPU writes may be unflushed: writes of guards that have not ended, and of flushes that failed.
     unposted: AtomicUsize,
+    /// What copies on other streams wait for, and later work for them.
+    pub order: MemoryOrder,
 }
 
 /// Where memory came from, and who frees it.
@@ -62,6 +65,8 @@ impl Drop for Foreign {
 
 impl Allocation {
     pub fn new(block: Block, origin: Origin, home: Stream) -> Self {
+        // The other library knows the address.
+        let order = MemoryOrder::new(matches!(origin, Origin::Foreign(_)));
         Self {
             block,
             origin: ManuallyDrop::new(origin),
@@ -72,6 +77,7 @@ impl Allocation {
             processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicUsize::new(0),
+            order,
         }
     }
 
@@ -229,6 +235,7 @@ impl Allocation {
 
     /// Waits for the work, and flushes what is unflushed. The block's holder then needs neither before a free.
     pub fn finish(&self) -> Result<()> {
+        self.order.after_reads(self.home(), &ALL);
         if self.home().context().liveness() == Liveness::Alive {
             self.home().wait_beside_captures()?;
         }
@@ -270,6 +277,7 @@ impl Allocation {
         if self.ended {
             return Ok(());
         }
+        self.order.free_after_reads(self.home())?;
         if !inside_host_function() && self.keep() {
             return Ok(());
         }
@@ -355,6 +363,7 @@ impl Allocation {
             exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
             ended: core::mem::replace(&mut self.ended, true),
             unposted: AtomicUsize::new(*self.unposted.get_mut()),
+            order: core::mem::take(&mut self.order),
             processes: AtomicBool::new(*self.processes.get_mut()),
         }
     }

@@ -1,8 +1,7 @@
 //! Many copies in one call.
 
 use super::copy::check_apart;
-use super::work::Work;
-use super::{Access, Buffer, DeviceRoute, route};
+use super::{Access, Buffer, DeviceRoute, Viewed, route};
 use crate::error::{PeerError, call, or_older};
 use crate::memory::resource::Kind;
 use crate::stream::host_copies::waits_within;
@@ -67,7 +66,8 @@ pub struct CopyBatch<'buffers> {
     homes: Vec<Stream>,
     /// Copies with memory of other devices, or with host memory that is opened to each.
     far: Vec<FarCopies<'buffers>>,
-    work: Vec<&'buffers Work>,
+    /// The buffers, which the copies keep busy.
+    busy: Vec<&'buffers dyn Viewed>,
     /// Whether the driver waits for earlier work within some copy.
     waits: bool,
     /// The destinations that other buffers may share: first and last address.
@@ -113,7 +113,7 @@ impl<'buffers> CopyBatch<'buffers> {
             sizes: vec![],
             homes: vec![],
             far: vec![],
-            work: vec![],
+            busy: vec![],
             waits: false,
             shared: BTreeMap::new(),
             buffers: PhantomData,
@@ -195,8 +195,8 @@ impl<'buffers> CopyBatch<'buffers> {
             }
         }
         // The buffers stay borrowed until the batch ends, so the CPU cannot write them meanwhile.
-        destination.post_forgotten()?;
-        source.post_forgotten()?;
+        destination.prepare()?;
+        source.prepare()?;
         self.shared.extend(written);
         let (before, mut by_driver) = (self.sizes.len(), Vec::new());
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
@@ -223,7 +223,7 @@ impl<'buffers> CopyBatch<'buffers> {
                 self.homes.push(home.clone());
             }
         }
-        self.work.extend([&destination.work, &source.work]);
+        self.busy.extend([destination as &dyn Viewed, source]);
         Ok(())
     }
 
@@ -252,7 +252,7 @@ impl<'buffers> CopyBatch<'buffers> {
         let begun = self.begin();
         // Also after an error, because some copies may have begun.
         let ordered = self.homes.iter().try_for_each(|home| home.order_work_after_or_wait(&self.stream));
-        self.work.iter().for_each(|work| work.note());
+        self.busy.iter().for_each(|memory| memory.mark_busy());
         ordered.and(begun)
     }
 

@@ -43,7 +43,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if self.size() != other.size() {
             return Ok(false);
         }
-        if self.device_pointer() == other.device_pointer() || self.is_empty() {
+        if self.first_byte() == other.first_byte() || self.is_empty() {
             return Ok(true);
         }
         if self.one_device_addresses(other)
@@ -77,9 +77,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
         // One submission, so that no capture begins between the kernel and the read.
         let _submission = self.stream().running("Buffer::equals")?;
-        let (left, right) = (self.device_pointer(), other.device_pointer());
+        let (left, right) = (self.first_byte(), other.first_byte());
         let mut are_reached = true;
-        self.ordered_after(other, |home| {
+        let all = other.bytes_of_allocation(0..other.len());
+        self.ordered_after(other, (0..0, all), |home| {
             let held = route.hold(context);
             are_reached = held.is_reached;
             if !are_reached {

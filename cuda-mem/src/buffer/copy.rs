@@ -29,7 +29,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if range.is_empty() {
             return Ok(());
         }
-        self.post_forgotten()?;
+        self.prepare_bytes(&self.bytes_of_allocation(range.clone()))?;
         let home = self.stream();
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
@@ -113,8 +113,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         home.run_copy(&"Buffer::copy_to_slice", (CopySide::Pageable, CopySide::Device), size, copy)
     }
 
-    /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream
-    /// waits for the source's work so far, and the source's later work for the copy.
+    /// Copies a range of another buffer to the elements from `offset` on, on this buffer's home stream: after the source's
+    /// work so far, and before its later work.
+    ///
+    /// If this library alone uses the source, the copy waits only for what wrote the range. The source's home stream goes on;
+    /// only work that writes the range, and the free, wait for the copy. Once the program has the source's address
+    /// ([`device_pointer`](Self::device_pointer), an export), or shares the buffer, the two streams wait for each other.
     ///
     /// Between devices, the first copy gives this buffer's device access to the source's memory if it can. Without access
     /// the copy goes through the host, at a fraction of the speed. [`route_to`](Self::route_to) tells which of the two holds.
@@ -131,13 +135,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ) -> Result<()> {
         const CALL: &str = "Buffer::copy_from_buffer";
         let from_range = source.resolve(CALL, range)?;
-        let to = self.span(CALL, offset, from_range.len())?;
+        let targets = self.span(CALL, offset, from_range.len())?;
         self.check_writable(CALL)?;
-        if to.is_empty() {
+        if targets.is_empty() {
             return Ok(());
         }
         let size = from_range.len() * size_of::<T>();
-        let (to, from) = (self.address(to.start), source.address(from_range.start));
+        let (to, from) = (self.address(targets.start), source.address(from_range.start));
         check_apart(CALL, to, from, size)?;
         let home = self.stream().context();
         let route = route(home, Some(&*self), Some(source));
@@ -147,7 +151,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let mut is_queued = false;
         if is_near || on_devices {
             let sides = (self.copy_side(), source.copy_side());
-            self.ordered_after(source, |home| {
+            let ranges = (self.bytes_of_allocation(targets), source.bytes_of_allocation(from_range.clone()));
+            self.ordered_after(source, ranges, |home| {
                 home.drain_before_copy(&CALL, sides, size)?;
                 let held = route.hold(home.context());
                 is_queued = on_devices || held.is_reached;
@@ -213,19 +218,25 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         unsafe { copy.initialised_by("Buffer::try_clone", |copy| copy.copy_from_buffer(0, self, ..)) }
     }
 
-    /// Runs `work`, which reads `source` on this buffer's home stream: after the source's work so far, before its later
-    /// work.
-    pub(crate) fn ordered_after<L: Kind, B: Access>(
+    /// Runs `work` on this buffer's home stream. It writes some bytes of this buffer's allocation, and reads some of the
+    /// source's: after the work so far that writes them, before later work that does.
+    pub(super) fn ordered_after<L: Kind, B: Access>(
         &self,
         source: &Buffer<T, L, B>,
+        (writes, reads): (Range<usize>, Range<usize>),
         work: impl FnOnce(&crate::Stream) -> Result<()>,
     ) -> Result<()> {
         let (home, other) = (self.stream(), source.stream());
         source.post_forgotten()?;
         if home == other {
             let begun = self.in_order(work);
-            source.mark_busy();
+            source.note_read_in_order();
             return begun;
+        }
+        if let Some(order) = source.begin_read(home, &reads)? {
+            let begun = self.prepare_bytes(&writes).and_then(|()| self.queue(work));
+            // Also after an error, because queued work reads the source.
+            return begun.and(self.note_copy(writes, source, order, reads));
         }
         home.order_work_after(other)?;
         let begun = self.in_order(work);
@@ -237,11 +248,15 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Runs `work` on the home stream.
     pub(crate) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
-        self.post_forgotten()?;
-        // The driver itself waits in some copies: between host memory, and from and to pageable memory.
-        let begun = waiting::during(&"queuing work on a buffer", Target::stream(self.stream()), || work(self.stream()));
+        self.prepare()?;
+        let begun = self.queue(work);
         self.mark_busy();
         begun
+    }
+
+    fn queue(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
+        // The driver itself waits in some copies: between host memory, and from and to pageable memory.
+        waiting::during(&"queuing work on a buffer", Target::stream(self.stream()), || work(self.stream()))
     }
 
     pub(super) fn copy_side(&self) -> CopySide {
@@ -273,7 +288,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// The device address of an element.
     pub(crate) fn address(&self, element: usize) -> CUdeviceptr {
-        self.device_pointer() + (element * size_of::<T>()) as CUdeviceptr
+        self.first_byte() + (element * size_of::<T>()) as CUdeviceptr
     }
 
     #[inline]

@@ -11,6 +11,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub(crate) fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
         check_not_forked(call)?;
         let range = self.span(call, offset, count)?;
+        self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(range.clone()));
         let host = self.host_address();
         Ok(Place {
             context: self.context(),

@@ -72,8 +72,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     fn fill_columns(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
         const WORD: usize = size_of::<u32>();
         let pitch = pattern.len();
-        if !pitch.is_multiple_of(WORD) || pitch > 64 || !self.device_pointer().is_multiple_of(WORD as u64) {
-            let value = format!("{pitch} bytes at {:#x}", self.device_pointer());
+        if !pitch.is_multiple_of(WORD) || pitch > 64 || !self.first_byte().is_multiple_of(WORD as u64) {
+            let value = format!("{pitch} bytes at {:#x}", self.first_byte());
             let rule = "it must be 1, 2, 4 or 8 bytes, or an aligned multiple of 4 up to 64";
             return Err(Error::invalid(call, "the element's size", value, rule));
         }

@@ -58,7 +58,7 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         let size = round_up(CALL, size, inner.granularity())?;
         let block = inner.keep(inner.reserve(CALL, size, align_of::<T>())?);
         // SAFETY: the block is new and belongs to the resource, and there are no elements.
-        match unsafe { Buffer::from_block(block, memory, 0, stream) } {
+        match unsafe { Buffer::of_own_block(block, memory, 0, stream) } {
             Ok(buffer) => Ok(Self { buffer, memory: memory.clone() }),
             Err(error) => {
                 drop(inner.take(CALL, block));
@@ -114,12 +114,12 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
 
     /// The number of elements for which addresses are reserved. Growth up to this number does not move the memory.
     pub fn capacity(&self) -> usize {
-        self.memory.inner.extent(self.buffer.device_pointer()).0 / size_of::<T>()
+        self.memory.inner.extent(self.buffer.first_byte()).0 / size_of::<T>()
     }
 
     /// The size of the physical memory in bytes.
     pub fn physical_size(&self) -> usize {
-        self.memory.inner.extent(self.buffer.device_pointer()).1
+        self.memory.inner.extent(self.buffer.first_byte()).1
     }
 
     /// The source of the memory.

@@ -2,6 +2,7 @@
 
 use super::allocation::Allocation;
 use super::cpu_gate::{CpuGate, CpuReady};
+use super::memory_order::ALL;
 use crate::driver::context::Liveness;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, end_beside_captures, inside_host_function};
 use crate::{Result, Stream};
@@ -180,7 +181,10 @@ impl AllocationHolder {
 
     /// Orders later work on `stream`, after all work so far.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
+        // What the former home stream waits for, the new one waits for too.
+        self.allocation().order.after_reads(self.home(), &ALL);
         stream.order_after(self.home())?;
+        self.allocation().order.note_work();
         match self {
             AllocationHolder::Whole(allocation) => allocation.set_home(stream.clone()),
             AllocationHolder::Part(part) => part.home = Part::own_home(&part.allocation, stream),

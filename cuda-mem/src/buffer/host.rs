@@ -68,7 +68,7 @@ impl<T, K: HostAccessible> Buffer<T, K> {
 
     /// The address of a range of elements, and its length in bytes.
     fn bytes_of(&self, range: &Range<usize>) -> (*mut u8, usize) {
-        (self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
+        (self.host_address().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
     }
 
     /// Reports that the CPU reads a range now.
@@ -82,7 +82,7 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         if range.is_empty() {
             return (core::ptr::dangling_mut(), 0);
         }
-        (self.host_pointer().wrapping_add(range.start), range.len())
+        (self.host_address().wrapping_add(range.start), range.len())
     }
 }
 

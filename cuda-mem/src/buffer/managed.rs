@@ -199,7 +199,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
 
     fn range(&self) -> ManagedRange {
         // SAFETY: the memory is managed, lives as long as the buffer, and is freed after the work in stream order.
-        unsafe { ManagedRange::new(self.context(), self.device_pointer(), self.size()) }
+        unsafe { ManagedRange::new(self.context(), self.first_byte(), self.size()) }
     }
 }
 
@@ -213,7 +213,7 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     if buffers.peek().is_none() {
         return Ok(());
     }
-    buffers.clone().try_for_each(Buffer::post_forgotten)?;
+    buffers.clone().try_for_each(Buffer::prepare)?;
     let others = || buffers.clone().filter(|buffer| buffer.stream() != stream);
     others().try_for_each(|buffer| stream.order_work_after(buffer.stream()))?;
     // After an error, some of the work may be queued.

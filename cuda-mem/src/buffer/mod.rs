@@ -17,6 +17,7 @@
 //! | access with the CPU | [`store`](Buffer::store), [`load`](Buffer::load), and as slices [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
+mod accesses;
 mod alias;
 mod allocate;
 mod allocation;
@@ -40,6 +41,7 @@ pub mod io;
 mod managed;
 mod managed_range;
 mod memory;
+mod memory_order;
 mod parts;
 mod peers;
 mod raw;
@@ -180,8 +182,17 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The address of the first element for kernels and the driver, valid while a part of the memory is alive; 0 if
     /// there is no memory. For memory that only the CPU can address, it is the CPU address.
     ///
-    /// If work on another stream uses the address, call [`record_use`](Self::record_use).
+    /// Work on the home stream may use the address. If work on another stream uses it, call
+    /// [`record_use`](Self::record_use). From the first call on, copies from the buffer to one with another home stream order
+    /// the two streams: [`copy_from_buffer`](Self::copy_from_buffer).
     pub fn device_pointer(&self) -> CUdeviceptr {
+        self.tell_address();
+        self.first_byte()
+    }
+
+    /// The address, which stays within this library.
+    #[inline]
+    pub(crate) fn first_byte(&self) -> CUdeviceptr {
         self.hold.allocation().block.device_pointer() + self.offset as CUdeviceptr
     }
 
@@ -190,7 +201,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     where
         K: HostAccessible,
     {
-        self.hold.allocation().block.host_pointer().wrapping_add(self.offset).cast()
+        self.tell_address();
+        self.host_address()
     }
 
     /// The CPU address of the first element, for any kind of memory; null if there is none.
@@ -203,6 +215,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// memory, or there is none. As for [`host_pointer`](Self::host_pointer), the caller must order accesses.
     pub fn host_pointer_if_any(&self) -> Option<*mut T> {
         let pointer = self.host_address();
+        self.tell_address();
         (self.accessibility().host && !pointer.is_null()).then_some(pointer)
     }
 
@@ -254,20 +267,21 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         ordered
     }
 
-    /// Waits until all work on the home stream so far is done.
+    /// Waits until all work on the home stream so far is done, and all copies from the buffer on other streams.
     ///
     /// # Errors
     ///
     /// Work failed.
     pub fn synchronize(&self) -> Result<()> {
-        self.stream().synchronize()
+        self.stream().synchronize()?;
+        self.wait_for_reads()
     }
 
     /// Records device work on the home stream, or for which that stream waits.
     #[inline]
     pub(crate) fn mark_busy(&self) {
-        self.work.note();
-        self.work.mark_again(self.stream());
+        self.hold.allocation().order.note_work();
+        self.note_read_in_order();
     }
 
     /// Waits for the device work, if there may be any.
@@ -281,6 +295,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 self.stream().wait_beside_captures()?;
                 self.stream().check_released()
             })?;
+            self.wait_for_reads()?;
             self.work.pass(noted);
         }
         self.work.settle_uses()?;
@@ -381,7 +396,7 @@ impl<T, K: Kind> Buffer<T, K> {
 impl<T, K: Kind, A: Access> fmt::Debug for Buffer<T, K, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer")
-            .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
+            .field("device_pointer", &format_args!("{:#x}", self.first_byte()))
             .field("len", &self.length)
             .field("element_size", &size_of::<T>())
             .field("accessibility", &self.accessibility())

@@ -59,6 +59,8 @@ impl<T, K: Kind> Buffer<T, K> {
         if !self.hold.allocation().is_posted() {
             self.fence_forgotten();
         }
+        // Clones know of no reads.
+        self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(0..self.len()));
         let Self { hold, offset, length, work, .. } = self;
         let cpu = if hold.allocation().block.is_on_cpu() { CpuGate::behind(hold.home(), work) } else { None };
         let part = hold.into_part().open(cpu);
@@ -181,7 +183,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let (value, multiple) = (self.size(), size_of::<U>());
             return Err(Refused::new(self, Error::Misaligned { call: CALL, what: "size", value, multiple }));
         }
-        if let Err(error) = check_aligned::<U>(CALL, self.device_pointer(), self.host_address().cast()) {
+        if let Err(error) = check_aligned::<U>(CALL, self.first_byte(), self.host_address().cast()) {
             return Err(Refused::new(self, error));
         }
         let length = self.size() / size_of::<U>();

@@ -3,6 +3,7 @@
 use super::allocation::{Allocation, Foreign, Origin};
 use super::creation::{check_aligned, check_home, check_stream};
 use super::holder::AllocationHolder;
+use super::memory_order::ALL;
 use super::work::Work;
 use super::{Buffer, Refused};
 use crate::driver::context::ForeignOwner;
@@ -105,6 +106,22 @@ impl<T, K: Kind> Buffer<T, K> {
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
+        // SAFETY: this function's contract.
+        let buffer = unsafe { Self::of_own_block(block, resource, length, stream) }?;
+        // The caller knows the address.
+        buffer.tell_address();
+        Ok(buffer)
+    }
+
+    /// The same for a block whose address this library alone knows.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_block`](Self::from_block).
+    pub(super) unsafe fn of_own_block<R>(block: Block, resource: &R, length: usize, stream: &Stream) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+    {
         const CALL: &str = "Buffer::from_block";
         let resource = resource.share();
         check_home(CALL, &resource, stream)?;
@@ -180,6 +197,7 @@ impl<T, K: Kind> Buffer<T, K> {
             Origin::Resource(resource) if ptr::addr_eq(Arc::as_ptr(resource), Arc::as_ptr(owner)) => {}
             _ => return Err(refusal("another resource's")),
         }
+        allocation.order.after_reads(allocation.home(), &ALL);
         let (block, outcome) = exchange(allocation.block, allocation.home())?;
         allocation.block = block;
         self.length = length;

@@ -79,6 +79,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// export exposes the whole allocation, whatever part it names, so it must be a whole allocation of its source
     /// without exclusive parts.
     pub(crate) fn export_block(&self, call: &'static str) -> Result<BlockExport> {
+        self.tell_address();
         let allocation = self.hold.allocation();
         let refused = |value: String, rule| Err(Error::invalid(call, "buffer", value, rule));
         let Origin::Resource(resource) = allocation.origin() else {

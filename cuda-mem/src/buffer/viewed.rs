@@ -7,7 +7,9 @@ use cuda_sys::CUdeviceptr;
 
 /// The buffer behind a view.
 pub(crate) trait Viewed: Send + Sync {
-    fn device_pointer(&self) -> CUdeviceptr;
+    fn first_byte(&self) -> CUdeviceptr;
+    /// Notes that others get the address.
+    fn tell_address(&self);
     /// Null if the CPU cannot address the memory.
     fn host_pointer(&self) -> *mut u8;
     /// In bytes.
@@ -19,8 +21,9 @@ pub(crate) trait Viewed: Send + Sync {
     /// Whether nobody may write the memory.
     fn is_read_only(&self) -> bool;
     fn device_ordinal(&self) -> Option<i32>;
-    /// Flushes the writes of forgotten guards. Called before device work.
-    fn post_forgotten(&self) -> Result<()>;
+    /// Called before device work: flushes the writes of forgotten guards, and makes the home stream wait for the reads of other
+    /// streams.
+    fn prepare(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
     fn mark_busy(&self);
     /// Records that another library may queue work on the home stream until [`take_back`](Self::take_back). Until then,
@@ -50,8 +53,12 @@ pub(crate) trait Viewed: Send + Sync {
 }
 
 impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
-    fn device_pointer(&self) -> CUdeviceptr {
-        self.device_pointer()
+    fn first_byte(&self) -> CUdeviceptr {
+        self.first_byte()
+    }
+
+    fn tell_address(&self) {
+        self.tell_address();
     }
 
     fn host_pointer(&self) -> *mut u8 {
@@ -86,8 +93,8 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
         self.device_ordinal()
     }
 
-    fn post_forgotten(&self) -> Result<()> {
-        self.post_forgotten()
+    fn prepare(&self) -> Result<()> {
+        self.prepare()
     }
 
     fn mark_busy(&self) {

@@ -2,7 +2,7 @@
 
 use crate::driver::context::Handle;
 use crate::driver::context::PATIENCE;
-use crate::driver::relaxed::beside_captures;
+use crate::driver::relaxed::{RelaxedCalls, beside_captures};
 use crate::driver::stream_creation::done;
 use crate::error::{CaptureRefusal, call, check_not_forked};
 use crate::lifetime::capture_numbers::Membership;
@@ -232,6 +232,12 @@ impl Event {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         done(unsafe { call!(cuda.cuEventQuery(self.raw)) })
+    }
+
+    /// Whether the work before a [marked](Self::mark) event is over. Allowed while this thread captures a stream.
+    pub(crate) fn is_over(&self) -> Result<bool> {
+        let _relaxed = RelaxedCalls::begin(self.context.driver())?;
+        self.is_done()
     }
 
     /// Waits for the work before the event.

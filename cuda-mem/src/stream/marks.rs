@@ -1,7 +1,6 @@
 //! Points in the work of streams. They hold no stream, so a stream that the program drops ends although memory still
 //! waits for its work.
 
-use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::Abandoned;
 use crate::stream::Running;
 use crate::{Context, Event, Result, Stream};
@@ -49,8 +48,7 @@ impl Mark {
     }
 
     fn is_over(&self) -> Result<bool> {
-        let _relaxed = RelaxedCalls::begin(self.event.context().driver())?;
-        self.event.is_done()
+        self.event.is_over()
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `order_after_or_wait` | in force; if that is impossible, waits: for frees |
 //! | `order_work_after` | for work that is queued next: in force, or in the graph that records the work |
 //! | `order_work_after_or_wait` | the same after that work was queued on the other stream, so it must not fail |
+//! | `order_after_event_or_wait`, `order_free_after_event` | in force, or waits: after a copy that read the memory |
 //!
 //! | wait for a stream or an event | |
 //! |---|---|
@@ -32,6 +33,7 @@ use crate::error::capture_errors::{capturing, is_for_a_capture};
 use crate::error::{CaptureRefusal, check_not_forked};
 use crate::lifetime::capture_numbers::{self, CaptureId, Membership};
 use crate::lifetime::captures::captures_under_way;
+use crate::lifetime::inside_host_function;
 use crate::lifetime::submission::{Beginning, Submission, Submitted, is_submitting};
 use crate::lifetime::waiting::{self, Target};
 use crate::stream::Running;
@@ -132,6 +134,47 @@ impl Stream {
             // A stream that this thread captures does no work, and a wait for it would never end.
             if matches!(other.gate().membership(), Membership::Here(_)) { Err(error) } else { other.wait_certainly() }
         })
+    }
+
+    /// Orders later work of this stream after the work before a [marked](Event::mark) event. If that is impossible, waits
+    /// until the work is over.
+    pub(crate) fn order_after_event_or_wait(&self, event: &Event) {
+        if let Err(error) = self.order_after_event(event)
+            && !matches!(error, Error::Forked { .. })
+        {
+            // An error of the work, which is over.
+            let _ = event.wait_certainly();
+        }
+    }
+
+    /// The same before a free, which can happen later.
+    ///
+    /// # Errors
+    ///
+    /// The stream captures. A host function, or a child of the process that loaded the driver, calls this.
+    pub(crate) fn order_free_after_event(&self, event: &Event) -> Result<()> {
+        match self.order_after_event(event) {
+            Err(error)
+                if inside_host_function() || is_for_a_capture(&error) || matches!(error, Error::Forked { .. }) =>
+            {
+                Err(error)
+            }
+            Err(_) => {
+                let _ = event.wait_certainly();
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn order_after_event(&self, event: &Event) -> Result<()> {
+        const CALL: &str = "Stream::wait";
+        // The end of a context ends its work.
+        if event.context().liveness() != Liveness::Alive || event.is_over() == Ok(true) {
+            return Ok(());
+        }
+        let _running = self.running(CALL)?;
+        self.wait(event)
     }
 
     /// Whether the stream does work that is queued during a submission. Asks the driver only about streams that another

@@ -74,7 +74,7 @@ impl StridedView<'_, Exclusive> {
         if self.memory.host_pointer().is_null() {
             return Err(ViewError::NotOnHost { call }.into());
         }
-        let first = self.host_pointer().cast::<T>();
+        let first = self.host_address().cast::<T>();
         if !first.is_aligned() {
             return Err(ViewError::Misaligned { call, address: first.addr(), alignment: align_of::<T>() }.into());
         }

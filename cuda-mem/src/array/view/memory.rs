@@ -57,7 +57,7 @@ impl ViewMemory<'_> {
     pub fn address(&self) -> u64 {
         match self {
             ViewMemory::Host(host) => host.start.expose_provenance() as u64,
-            _ => self.buffer().map_or(0, Viewed::device_pointer),
+            _ => self.buffer().map_or(0, Viewed::first_byte),
         }
     }
 
@@ -113,9 +113,17 @@ impl ViewMemory<'_> {
         }
     }
 
-    /// Flushes the writes of forgotten guards. Call this before device work.
-    pub fn post_forgotten(&self) -> Result<()> {
-        self.buffer().map_or(Ok(()), Viewed::post_forgotten)
+    /// Notes that others get the address.
+    pub fn tell_address(&self) {
+        if let Some(buffer) = self.buffer() {
+            buffer.tell_address();
+        }
+    }
+
+    /// Call this before device work: flushes the writes of forgotten guards, and makes the home stream wait for the reads of
+    /// other streams.
+    pub fn prepare(&self) -> Result<()> {
+        self.buffer().map_or(Ok(()), Viewed::prepare)
     }
 
     /// Records that work queued on `stream` uses this memory.

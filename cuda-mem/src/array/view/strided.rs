@@ -427,12 +427,19 @@ impl<'memory, A: Access> StridedView<'memory, A> {
     ///
     /// Report work that uses the address with [`record_use`](Self::record_use).
     pub fn device_pointer(&self) -> CUdeviceptr {
+        self.memory.tell_address();
         self.memory.address().wrapping_add_signed(self.first_byte())
     }
 
     /// The CPU's address of the element with indices 0; null if the CPU cannot address the memory. The caller orders
     /// accesses through it with device work.
     pub fn host_pointer(&self) -> *mut u8 {
+        self.memory.tell_address();
+        self.host_address()
+    }
+
+    /// The same address, which stays within this library.
+    pub(crate) fn host_address(&self) -> *mut u8 {
         let start = self.memory.host_pointer();
         if start.is_null() { start } else { start.wrapping_offset(self.first_byte() as isize) }
     }
@@ -474,7 +481,10 @@ impl Clone for StridedView<'_> {
 impl<A: Access> fmt::Debug for StridedView<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StridedView")
-            .field("device_pointer", &format_args!("{:#x}", self.device_pointer()))
+            .field(
+                "device_pointer",
+                &format_args!("{:#x}", self.memory.address().wrapping_add_signed(self.first_byte())),
+            )
             .field("data_type", &format_args!("{}", self.data_type))
             .field("layout", &self.layout)
             .field("read_only", &self.read_only)

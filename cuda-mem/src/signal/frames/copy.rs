@@ -41,7 +41,7 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
             ));
         }
         // Before the stream waits for the frame, because this may wait for the stream.
-        self.post_forgotten()?;
+        self.prepare()?;
         // No capture may begin between the wait and the copy.
         let _submission = self.stream().running(CALL)?;
         frame.wait_on(self.stream())?;

@@ -6,6 +6,7 @@ mod foreign_captures;
 mod forgotten_guards;
 mod futures;
 mod handover;
+mod memory_order;
 mod orders;
 mod short_lived_streams;
 mod slow_waits;

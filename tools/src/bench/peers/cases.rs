@@ -144,11 +144,15 @@ impl Machine {
         let ring: Vec<_> = (0..count).map(|device| (device, (device + 1) % count)).collect();
         let row = Row::of("ring", effort.size);
         add(row.clone(), self.together(row, &ring, effort.size, effort.repeats));
+        let row = Row::of("ring, one stream a device", effort.size);
+        add(row.clone(), self.on_own_streams(row, &ring, effort.size, effort.repeats));
         let all: Vec<_> = (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).collect();
         let all: Vec<_> = all.into_iter().filter(|(from, to)| from != to).collect();
         let part = effort.size / count;
         let row = Row::of("all to all", part);
         add(row.clone(), self.together(row, &all, part, effort.repeats));
+        let row = Row::of("all to all, one stream a device", part);
+        add(row.clone(), self.on_own_streams(row, &all, part, effort.repeats));
         for size in SMALL {
             let row = Row::of("with its wait", size).between(0, 1);
             add(row.clone(), self.together(row, &[(0, 1)], size, effort.small_repeats));
@@ -158,8 +162,17 @@ impl Machine {
         rows
     }
 
-    /// Copies that run at the same time, each on streams of its own, then a wait for all. A copy makes the streams of both
-    /// buffers wait for each other, so two copies with the same streams would run in turn.
+    /// Copies between buffers on the devices' streams, as a program writes them, then a wait for all.
+    fn on_own_streams(&self, row: Row, pairs: &[(usize, usize)], size: usize, repeats: usize) -> Result<Row> {
+        let side = |device: usize| (self.plain(device), &self.sides[device]);
+        let make = |(from, to): &(usize, usize)| {
+            let (from, to) = (side(*from), side(*to));
+            Copy::new((&from.0, from.1), (&to.0, to.1), size)
+        };
+        self.both(row, pairs.iter().map(make).collect::<Result<_>>()?, repeats)
+    }
+
+    /// Copies that run at the same time, each on streams of its own, then a wait for all.
     fn together(&self, row: Row, pairs: &[(usize, usize)], size: usize, repeats: usize) -> Result<Row> {
         let make = |(from, to): &(usize, usize)| {
             let side = |device: usize| -> Result<Side> {

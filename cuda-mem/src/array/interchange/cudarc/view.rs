@@ -51,11 +51,12 @@ impl<'a> Lent<'a> {
         let stream = memory.stream().as_cudarc(call)?;
         // cudarc launches graphs by safe calls, at a time when the memory may be another buffer's.
         memory.stream().check_not_capturing(call)?;
-        memory.post_forgotten()?;
+        memory.tell_address();
+        memory.prepare()?;
         if !memory.lend() {
             return Err(refusal("lent a million times".into(), "drop views, instead of forgetting them"));
         }
-        let pointer = memory.device_pointer() + (range.start * size_of::<T>()) as CUdeviceptr;
+        let pointer = memory.first_byte() + (range.start * size_of::<T>()) as CUdeviceptr;
         Ok(Self { memory, pointer, length: range.len(), stream })
     }
 

@@ -184,7 +184,7 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     let mut run = StepRunner::new(&steps, (to, from), route, (stream, source_stream), options)?;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Before any stream waits for another, because this may wait for the home streams.
-    [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;
+    [to, from].into_iter().try_for_each(ViewMemory::prepare)?;
     let homes = [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream);
     if run.waits_within(&steps, to_side.reached, from_side.reached) {
         let streams = homes.clone().chain([stream, source_stream]);

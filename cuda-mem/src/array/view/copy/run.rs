@@ -242,7 +242,7 @@ impl<'a> StepRunner<'a> {
             Place::DestinationTemporary => of(&self.destination),
             Place::HostTemporary => match &self.host {
                 Some(HostTemporary::Heap(bytes)) => bytes.as_ptr().expose_provenance() as CUdeviceptr,
-                Some(HostTemporary::Buffer(buffer)) => buffer.device_pointer(),
+                Some(HostTemporary::Buffer(buffer)) => buffer.first_byte(),
                 None => 0,
             },
         }
