@@ -102,7 +102,7 @@ def main() -> None:
             arrays = DataLoader(clips, size, collate_fn=batches.collate)
         loader = map(torch.from_numpy, arrays)
 
-    sums, shapes = [], 0
+    sums, moved = [], 0
     begin = time.perf_counter()
     for batch in loader:
         assert batch.is_pinned()
@@ -112,7 +112,7 @@ def main() -> None:
         on_gpu.record_stream(torch.cuda.current_stream())
         # What a model would do with the batch.
         sums.append(on_gpu.sum(dtype=torch.float64))
-        shapes += batch.nbytes
+        moved += batch.nbytes
         del batch
     found = [value.item() for value in sums]
     seconds = time.perf_counter() - begin
@@ -121,7 +121,7 @@ def main() -> None:
         pinned = torch.cuda.host_memory_stats()["allocated_bytes.peak"]
     else:
         pinned = batches.pool.statistics().reserved_peak
-    result = f"{len(found)} batches, {shapes >> 20} MiB"
+    result = f"{len(found)} batches, {moved >> 20} MiB"
     report.line(arguments.memory, seconds, result, device_pool=torch.cuda.max_memory_reserved(), pinned_pool=pinned)
 
 

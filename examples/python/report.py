@@ -19,7 +19,7 @@ def parser(description: str | None, memories: list[str]) -> argparse.ArgumentPar
 
 def skip(reason: object) -> NoReturn:
     """Ends the program with a line that says what is missing."""
-    print(f"skipped: {Path(sys.argv[0]).stem}: {reason}", flush=True)
+    print(f"skipped: {Path(sys.argv[0]).stem}: {str(reason).splitlines()[0]}", flush=True)
     sys.exit(0)
 
 
