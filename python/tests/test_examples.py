@@ -169,7 +169,7 @@ elif name == "slow" and memory == "ours":
     print("begins", flush=True)
     time.sleep(60)
 else:
-    time.sleep(1.2 * (name == "long" and memory == "ours"))
+    time.sleep(3 * (name == "long" and memory == "ours"))
     pool = 100 if memory == "own" else 50
     result = "7" if name in ("good", "long") or memory == "own" else "8"
     memories = f"device pool {{pool}} MiB, pinned pool 0 MiB, 700 MiB in use on the device"
@@ -203,13 +203,13 @@ def test_compare_prints_times_memory_and_ratios(tmp_path: Path) -> None:
     [("broken", "no memory"), ("slow", "the time limit has passed"), ("other", "the results differ: {'own': '7', 'ours': '8'}")],
 )
 def test_compare_fails_with_a_program(tmp_path: Path, name: str, problem: str) -> None:
-    status, said = compared(tmp_path, [name, "good"], "--rounds", "1", "--limit", "3")
+    status, said = compared(tmp_path, [name, "good"], "--rounds", "1", "--limit", "8" if name == "slow" else "90")
     assert status == 1 and f"FAILED: {problem}" in said, said
     assert "| good | ours | 1 |" in said, "the other programs go on"
 
 
 def test_compare_begins_no_round_that_it_cannot_end(tmp_path: Path) -> None:
-    status, said = compared(tmp_path, ["long"], "--seconds", "2")
-    assert status == 0 and "only 1 of 3 rounds fit into 2 s" in said and "| long | ours | 1 |" in said
+    status, said = compared(tmp_path, ["long"], "--seconds", "5")
+    assert status == 0 and "only 1 of 3 rounds fit into 5 s" in said and "| long | ours | 1 |" in said
     status, said = compared(tmp_path, ["long"], "--seconds", "0")
     assert status == 0 and "only 0 of 3 rounds" in said and "| long | ours | | not run |" in said
