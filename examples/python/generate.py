@@ -59,14 +59,16 @@ def main() -> None:
         shape = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     # Without a token that ends a text, each text gets all its tokens.
     config = transformers.LlamaConfig(**shape, max_position_embeddings=4096, bos_token_id=None, eos_token_id=None)
+    # With fused attention in bfloat16, the tokens differ between PyTorch's own two allocators too.
+    config._attn_implementation = "eager"
     with torch.device("cuda"):
-        model = transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
+        model = transformers.LlamaForCausalLM(config).eval()
 
     generate(torch, model, [16, 8], 4)
     digest, count = hashlib.sha256(), 0
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    for lengths, new in requests(3, 4, 64, 16) if arguments.brief else requests(8, 24, 1024, 128):
+    for lengths, new in requests(3, 4, 64, 16) if arguments.brief else requests(4, 16, 1024, 64):
         tokens = generate(torch, model, lengths, new)
         assert tokens.shape == (len(lengths), new)
         digest.update(tokens.numpy().tobytes())
