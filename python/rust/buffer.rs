@@ -1,6 +1,7 @@
 //! Buffers.
 
 use crate::array::Array;
+use crate::closable::{Closable, Open};
 use crate::context::Context;
 use crate::detached;
 use crate::drop_errors;
@@ -20,7 +21,6 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PySlice};
-use std::sync::{RwLock, RwLockReadGuard, TryLockError};
 
 /// Memory. A resource makes it; `with` closes it. Offsets and sizes are in bytes.
 ///
@@ -33,8 +33,7 @@ use std::sync::{RwLock, RwLockReadGuard, TryLockError};
 /// b'\x07\x07'
 #[pyclass(frozen, weakref, module = "cuda_mem")]
 pub struct Buffer {
-    /// None when it is closed. Only tried, never waited for.
-    memory: RwLock<Option<Memory>>,
+    memory: Closable<Memory>,
     /// Live views by the buffer protocol, which keep the memory where it is.
     views: AtomicUsize,
     /// Whether a free neither calls the driver nor waits.
@@ -42,20 +41,6 @@ pub struct Buffer {
     /// Whether this is a slice: its close gives up its share only, and while it lives, `close` of the whole buffer raises an
     /// error.
     is_part: bool,
-}
-
-/// A use of an open buffer.
-pub struct Open<'buffer>(RwLockReadGuard<'buffer, Option<Memory>>);
-
-impl Deref for Open<'_> {
-    type Target = Memory;
-
-    fn deref(&self) -> &Memory {
-        match &*self.0 {
-            Some(memory) => memory,
-            None => unreachable!("checked when this was made"),
-        }
-    }
 }
 
 /// The bytes of an object with the buffer protocol.
@@ -137,7 +122,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // A free that waits may wait for work that calls Python.
         if !self.quick_frees
-            && let Some(memory) = self.memory.get_mut().ok().and_then(Option::take)
+            && let Some(memory) = self.memory.end()
         {
             detached::end(memory);
         }
@@ -147,25 +132,15 @@ impl Drop for Buffer {
 impl Buffer {
     #[inline]
     pub fn new(memory: Memory, quick_frees: bool) -> Self {
-        Self { memory: RwLock::new(Some(memory)), views: AtomicUsize::new(0), quick_frees, is_part: false }
+        Self { memory: memory.into(), views: AtomicUsize::new(0), quick_frees, is_part: false }
     }
 
     /// The memory, if the buffer is open.
     #[inline]
-    pub fn open(&self) -> Outcome<Open<'_>> {
+    pub fn open(&self) -> Outcome<Open<'_, Memory>> {
         // A forked child takes no lock of an object.
         cuda_mem::check_not_forked("use of a Buffer")?;
-        let memory = match self.memory.try_read() {
-            Ok(memory) => memory,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Err(raise("ClosedError", "another thread closes the Buffer", None));
-            }
-        };
-        if memory.is_none() {
-            return Err(raise("ClosedError", "the Buffer is closed", None));
-        }
-        Ok(Open(memory))
+        self.memory.open("Buffer")
     }
 
     /// Copies bytes to the buffer. The copy is done when this returns.
@@ -244,7 +219,7 @@ impl Buffer {
     /// Whether the buffer is closed.
     #[getter]
     fn is_closed(&self) -> bool {
-        self.memory.try_read().is_ok_and(|memory| memory.is_none())
+        self.memory.is_closed()
     }
 
     /// The home stream.
@@ -521,13 +496,7 @@ impl Buffer {
         if stream.is_some() && !self.is_closed() {
             self.set_stream(py, stream.ok_or_else(|| refused("no stream"))?)?;
         }
-        let mut place = match self.memory.try_write() {
-            Ok(place) => place,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Err(raise("SharedError", "Buffer.close: another thread uses the Buffer", None));
-            }
-        };
+        let mut place = self.memory.change("Buffer.close")?;
         self.refuse_views("close")?;
         let Some(memory) = &mut *place else { return Ok(()) };
         let is_part = self.is_part;
@@ -647,7 +616,7 @@ impl Buffer {
     }
 
     /// The memory, if the CPU addresses it or it is empty.
-    fn host_memory(&self, call: &str) -> Outcome<Open<'_>> {
+    fn host_memory(&self, call: &str) -> Outcome<Open<'_, Memory>> {
         let memory = self.open()?;
         if memory.host_pointer().is_none() && with!(&*memory.read(), buffer => !buffer.is_empty()) {
             let text = format!(

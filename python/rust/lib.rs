@@ -17,6 +17,7 @@ extern crate cudamem;
 mod array;
 mod buffer;
 mod capsule;
+mod closable;
 mod context;
 mod core;
 mod detached;

@@ -49,7 +49,7 @@ def test_a_closed_buffer_refuses_every_use() -> None:
         lambda: buffer.__cuda_array_interface__,
     ]
     for use in uses:
-        with pytest.raises(cuda_mem.ClosedError, match="the Buffer is closed"):
+        with pytest.raises(cuda_mem.ClosedError, match="the Buffer has been closed: make another one"):
             use()
     assert not hasattr(buffer, "nothing") and isinstance(cuda_mem.ClosedError("x"), ValueError)
 

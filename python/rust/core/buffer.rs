@@ -3,12 +3,12 @@
 use super::body::{Body, Held, NotFreed, address, facts_of};
 use super::stream::of_argument;
 use super::{calls, current, export, transfer};
+use crate::closable::{Closable, NotOpen, Open};
 use crate::detached;
 use crate::drop_errors;
 use crate::error::{Outcome, raise};
 use crate::signals;
 use core::ffi::{c_int, c_void};
-use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::memory::Accessibility;
 use cuda_mem::memory::kind::Any;
@@ -17,7 +17,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 use pyo3::{ffi, intern};
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, OnceLock};
 
 /// Memory. A memory resource makes it; `with` closes it. Its work runs on the streams that the calls name, and its free
 /// waits for that work.
@@ -25,8 +25,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 /// A close is refused while a numpy array or another library uses the memory.
 #[pyclass(frozen, weakref, subclass, module = "cuda_mem.core")]
 pub struct Buffer {
-    /// None when it is closed. Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
-    body: RwLock<Option<Body>>,
+    body: Closable<Body>,
     /// Address and size.
     place: (u64, usize),
     /// Live views and exports, which keep the memory where it is.
@@ -44,31 +43,12 @@ pub struct Buffer {
 #[pyclass(frozen, module = "cuda_mem._native.core")]
 pub struct Ticket(Mutex<Option<(Body, bool)>>);
 
-/// A use of an open buffer.
-pub struct Open<'buffer>(RwLockReadGuard<'buffer, Option<Body>>);
-
-impl Deref for Open<'_> {
-    type Target = Body;
-
-    fn deref(&self) -> &Body {
-        match &*self.0 {
-            Some(body) => body,
-            None => unreachable!("checked when this was made"),
-        }
-    }
-}
-
-fn closed() -> crate::error::Failure {
-    // test_memory.py and programs of cuda.core look for this text.
-    PyRuntimeError::new_err("Buffer has been closed").into()
-}
-
 impl Buffer {
     #[inline]
     pub fn new(body: Body, is_mapped: bool) -> Self {
         Self {
             place: (body.address, body.size),
-            body: RwLock::new(Some(body)),
+            body: body.into(),
             views: AtomicUsize::new(0),
             is_mapped,
             facts: OnceLock::new(),
@@ -99,16 +79,12 @@ impl Buffer {
 
     /// The memory, if the buffer is open.
     #[inline]
-    pub fn open(&self) -> Outcome<Open<'_>> {
-        match self.body.try_read() {
-            Ok(body) if body.is_some() => Ok(Open(body)),
-            Ok(_) => Err(closed()),
-            Err(_) => Err(raise("ClosedError", "another thread closes the Buffer", None)),
-        }
+    pub fn open(&self) -> Outcome<Open<'_, Body>> {
+        self.body.open("Buffer")
     }
 
     /// The memory, with one more use of it that no close ends.
-    pub fn open_view(&self) -> Outcome<Open<'_>> {
+    pub fn open_view(&self) -> Outcome<Open<'_, Body>> {
         let body = self.open()?;
         // A close reads the count with the lock that `body` has.
         self.views.fetch_add(1, Ordering::Relaxed);
@@ -157,30 +133,23 @@ impl Buffer {
 
     /// Takes the memory out, for its free.
     fn take(&self) -> Outcome<Option<Body>> {
-        match self.body.try_write() {
-            Ok(mut body) => match self.views.load(Ordering::Relaxed) {
-                count if count > 0 && body.is_some() => {
-                    let text = format!(
-                        "Buffer.close: the memory has {count} users, which are memoryviews, numpy arrays or arrays of other \
-                         libraries: delete them first"
-                    );
-                    Err(raise("SharedError", text, None))
-                }
-                _ => Ok(body.take()),
-            },
-            Err(_) => Err(raise("SharedError", "Buffer.close: another thread uses the Buffer", None)),
+        let mut body = self.body.change("Buffer.close")?;
+        match self.views.load(Ordering::Relaxed) {
+            count if count > 0 && body.is_some() => {
+                let text = format!(
+                    "Buffer.close: the memory has {count} users, which are memoryviews, numpy arrays or arrays of other \
+                     libraries: delete them first"
+                );
+                Err(raise("SharedError", text, None))
+            }
+            _ => Ok(body.take()),
         }
-    }
-
-    fn put_back(&self, body: Body) {
-        // Those who have the lock see a closed buffer, and give the lock back at once.
-        *self.body.write().unwrap_or_else(PoisonError::into_inner) = Some(body);
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(mut body) = self.body.get_mut().ok().and_then(Option::take) else { return };
+        let Some(mut body) = self.body.end() else { return };
         match &body.memory {
             // The drop of the memory frees it, and its errors become warnings. It may wait for work that calls Python.
             Held::Whole(_) | Held::Imported(_) => {
@@ -295,7 +264,7 @@ impl Buffer {
             Err(failed) => {
                 let NotFreed { left, error } = *failed;
                 if let Some(left) = left {
-                    self.put_back(left);
+                    self.body.put_back(left);
                 }
                 Err(error)
             }
@@ -309,11 +278,9 @@ impl Buffer {
             return Err(PyTypeError::new_err("Argument 'stream' must be a Stream, not None").into());
         }
         let given = of_argument(stream, None)?;
-        let Ok(mut body) = self.body.try_write() else {
-            return Err(raise("SharedError", "another thread uses the Buffer", None));
-        };
+        let mut body = self.body.change("Buffer.set_deallocation_stream")?;
         match body.as_mut().map(|body| &mut body.memory) {
-            None => Err(closed()),
+            None => Err(NotOpen::Closed.of("Buffer")),
             Some(Held::Whole(buffer)) => Ok(py.detach(|| buffer.set_stream(&given))?),
             Some(Held::Imported(buffer)) => Ok(py.detach(|| buffer.set_stream(&given))?),
             Some(Held::Foreign { stream: kept, .. }) => {
@@ -326,7 +293,7 @@ impl Buffer {
     /// Whether the buffer is closed.
     #[getter]
     fn is_closed(&self) -> bool {
-        self.body.try_read().is_ok_and(|body| body.is_none())
+        self.body.is_closed()
     }
 
     /// The address as an integer; 0 when the buffer is closed.
@@ -543,8 +510,7 @@ impl Buffer {
 
     // Without a `__clear__`: each cycle has an object of Python that can be changed, which ends it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let Ok(body) = self.body.try_read() else { return Ok(()) };
-        let Some(body) = &*body else { return Ok(()) };
+        let Ok(body) = self.body.read() else { return Ok(()) };
         visit.call(&body.resource)?;
         visit.call(&body.owner)
     }

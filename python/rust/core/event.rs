@@ -2,32 +2,24 @@
 
 use super::current::needed;
 use super::stream::of_argument;
+use crate::closable::Closable;
 use crate::context::Context;
-use crate::error::{Outcome, raise};
+use crate::error::Outcome;
 use crate::signals;
 use cuda_mem::ipc::Descriptor;
 use cuda_mem::{Event, EventOptions};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::sync::RwLock;
 
 /// What `cuda_mem.core.Event` derives from.
 #[pyclass(frozen, weakref, subclass, module = "cuda_mem._native.core")]
 pub struct EventBase {
-    /// None when it is closed. Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
-    inner: RwLock<Option<Event>>,
+    inner: Closable<Event>,
 }
 
 impl EventBase {
     /// Calls `work` with the event, if it is open.
     pub fn with<R>(&self, work: impl FnOnce(&Event) -> Outcome<R>) -> Outcome<R> {
-        match self.inner.try_read() {
-            Ok(event) => match &*event {
-                Some(event) => work(event),
-                None => Err(PyRuntimeError::new_err("Event has been closed").into()),
-            },
-            Err(_) => Err(raise("ClosedError", "another thread closes the Event", None)),
-        }
+        work(&*self.inner.open("Event")?)
     }
 }
 
@@ -56,28 +48,24 @@ impl EventBase {
                 py.detach(|| Event::with_options(&context, options))
             }
         };
-        Ok(Self { inner: RwLock::new(Some(event?)) })
+        Ok(Self { inner: event?.into() })
     }
 
     /// The driver's handle, a CUevent; 0 when the event is closed.
     #[getter]
     fn handle(&self) -> usize {
-        self.inner.try_read().ok().and_then(|event| event.as_ref().map(|event| event.raw().addr())).unwrap_or(0)
+        self.inner.read().map_or(0, |event| event.raw().addr())
     }
 
     /// Gives the event up.
-    fn close(&self) -> Outcome {
-        match self.inner.try_write() {
-            Ok(mut event) => drop(event.take()),
-            Err(_) => return Err(raise("SharedError", "another thread uses the Event", None)),
-        }
-        Ok(())
+    fn close(&self, py: Python<'_>) -> Outcome {
+        self.inner.close(py, "Event.close")
     }
 
     /// Whether the event is closed.
     #[getter]
     fn is_closed(&self) -> bool {
-        self.inner.try_read().is_ok_and(|event| event.is_none())
+        self.inner.is_closed()
     }
 
     /// Waits for the work before the event.

@@ -4,6 +4,7 @@ use super::body::{Body, Held};
 use super::buffer::Buffer;
 use super::resource::{MemoryResource, free};
 use super::{calls, current, stream};
+use crate::closable::{Closable, Open};
 use crate::drop_errors;
 use crate::error::{Outcome, failed_of_driver, raise};
 use crate::signals;
@@ -14,18 +15,15 @@ use cuda_mem::memory::{
     SharedResource,
 };
 use cuda_mem::{Context, Device, Driver, Error};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use std::os::fd::{BorrowedFd, IntoRawFd};
-use std::sync::{RwLock, RwLockReadGuard};
 
 /// What the resources over pools of the driver derive from.
 #[pyclass(frozen, extends = MemoryResource, subclass, module = "cuda_mem._native.core")]
 pub struct PoolBase {
-    /// None before it is initialized and when it is closed.
-    /// Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
-    pool: RwLock<Option<Opened>>,
+    pool: Closable<Opened>,
 }
 
 #[derive(Clone)]
@@ -39,20 +37,6 @@ struct Opened {
 #[pyclass(frozen, name = "_MemPoolAttributes", module = "cuda_mem.core")]
 pub struct PoolAttributes {
     pool: DriverPool<Any>,
-}
-
-/// A use of an open pool.
-struct Open<'pool>(RwLockReadGuard<'pool, Option<Opened>>);
-
-impl core::ops::Deref for Open<'_> {
-    type Target = Opened;
-
-    fn deref(&self) -> &Opened {
-        match &*self.0 {
-            Some(opened) => opened,
-            None => unreachable!("checked when this was made"),
-        }
-    }
 }
 
 /// The location of a pool's memory: a device by its ordinal, the host (-1) or a node of the host.
@@ -84,23 +68,16 @@ impl PoolBase {
     }
 
     #[inline]
-    fn opened<'pool>(slf: &'pool Bound<'_, Self>) -> Outcome<Open<'pool>> {
-        match slf.get().pool.try_read() {
-            Ok(pool) if pool.is_some() => Ok(Open(pool)),
-            Ok(_) => {
-                let name = slf.get_type().name()?;
-                Err(PyRuntimeError::new_err(format!("{name} has been closed")).into())
-            }
-            Err(_) => Err(raise("ClosedError", "another thread closes the memory resource", None)),
+    fn opened<'pool>(slf: &'pool Bound<'_, Self>) -> Outcome<Open<'pool, Opened>> {
+        match slf.get().pool.read() {
+            Ok(opened) => Ok(opened),
+            Err(why) => Err(why.of(slf.get_type().name()?.to_str()?)),
         }
     }
 
     fn set(&self, pool: DriverPool<Any>, class: Option<Bound<'_, PyType>>) -> Outcome {
         let class = class.map(|class| std::sync::Arc::new(class.unbind()));
-        match self.pool.try_write() {
-            Ok(mut place) => *place = Some(Opened { pool, class }),
-            Err(_) => return Err(raise("SharedError", "another thread uses the memory resource", None)),
-        }
+        *self.pool.change("MemoryResource")? = Some(Opened { pool, class });
         Ok(())
     }
 }
@@ -121,7 +98,7 @@ impl PoolBase {
     #[new]
     #[pyo3(signature = (*_arguments, **_options))]
     fn new(_arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        PyClassInitializer::from(MemoryResource).add_subclass(Self { pool: RwLock::new(None) })
+        PyClassInitializer::from(MemoryResource).add_subclass(Self { pool: Closable::empty() })
     }
 
     /// The driver's current pool of a kind.
@@ -245,24 +222,19 @@ impl PoolBase {
 
     /// Gives the pool up. A pool that this resource made ends with its last buffer.
     fn close(&self, py: Python<'_>) -> Outcome {
-        let taken = match self.pool.try_write() {
-            Ok(mut pool) => pool.take(),
-            Err(_) => return Err(raise("SharedError", "another thread uses the memory resource", None)),
-        };
-        py.detach(|| drop(taken));
-        Ok(())
+        self.pool.close(py, "MemoryResource.close")
     }
 
     /// Whether the resource is closed.
     #[getter]
     fn is_closed(&self) -> bool {
-        self.pool.try_read().is_ok_and(|pool| pool.is_none())
+        self.pool.is_closed()
     }
 
     /// The driver's handle, a CUmemoryPool; 0 when the resource is closed.
     #[getter]
     fn handle(&self) -> usize {
-        self.pool.try_read().ok().and_then(|pool| pool.as_ref().map(|opened| opened.pool.raw().addr())).unwrap_or(0)
+        self.pool.read().map_or(0, |opened| opened.pool.raw().addr())
     }
 
     /// Whether the resource made or imported the pool, rather than using the driver's current one.
@@ -275,7 +247,7 @@ impl PoolBase {
     /// Whether another process made the pool. Nothing can be allocated from it then.
     #[getter]
     fn is_mapped(&self) -> bool {
-        self.pool.try_read().is_ok_and(|pool| pool.as_ref().is_some_and(|opened| opened.pool.is_imported()))
+        self.pool.read().is_ok_and(|opened| opened.pool.is_imported())
     }
 
     /// The state of the pool.

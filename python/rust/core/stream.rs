@@ -2,14 +2,15 @@
 
 use super::calls::checked;
 use super::current::{self, needed};
+use crate::closable::Closable;
 use crate::context::Context;
-use crate::error::{Outcome, raise};
+use crate::error::Outcome;
 use crate::signals;
 use core::ptr;
 use cuda_mem::StreamOptions;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// The handles of the default streams.
 const LEGACY: usize = 1;
@@ -24,9 +25,8 @@ pub struct StreamBase {
 enum Inner {
     /// A default stream: of the context that is current when it is used.
     Default(usize),
-    /// A stream of a context, None when it is closed.
-    /// Only try_read and try_write lock it: a thread may wait for the GIL with the lock.
-    Of(RwLock<Option<cuda_mem::Stream>>),
+    /// A stream of a context.
+    Of(Closable<cuda_mem::Stream>),
 }
 
 /// A default stream of a context.
@@ -86,13 +86,7 @@ impl StreamBase {
                 Some(home) => Ok(default_of(home, *handle)),
                 None => Ok(default_of(&needed("stream")?, *handle)),
             },
-            Inner::Of(stream) => match stream.try_read() {
-                Ok(stream) => match &*stream {
-                    Some(stream) => Ok(stream.clone()),
-                    None => Err(PyRuntimeError::new_err("Stream has been closed").into()),
-                },
-                Err(_) => Err(raise("ClosedError", "another thread closes the Stream", None)),
-            },
+            Inner::Of(stream) => Ok(stream.open("Stream")?.clone()),
         }
     }
 }
@@ -122,7 +116,7 @@ impl StreamBase {
                 py.detach(|| cuda_mem::Stream::with_options(&context, options))?
             }
         };
-        Ok(Self { inner: Inner::Of(RwLock::new(Some(stream))) })
+        Ok(Self { inner: Inner::Of(stream.into()) })
     }
 
     /// The driver's handle, a CUstream; 0 when the stream is closed.
@@ -130,27 +124,22 @@ impl StreamBase {
     fn handle(&self) -> usize {
         match &self.inner {
             Inner::Default(handle) => *handle,
-            Inner::Of(stream) => match stream.try_read() {
-                Ok(stream) => stream.as_ref().map_or(0, |stream| stream.raw().addr()),
-                Err(_) => 0,
-            },
+            Inner::Of(stream) => stream.read().map_or(0, |stream| stream.raw().addr()),
         }
     }
 
     /// Gives the stream up. Buffers and events that need it keep it. Default streams stay.
-    fn close(&self) -> Outcome {
-        let Inner::Of(stream) = &self.inner else { return Ok(()) };
-        match stream.try_write() {
-            Ok(mut stream) => drop(stream.take()),
-            Err(_) => return Err(raise("SharedError", "another thread uses the Stream", None)),
+    fn close(&self, py: Python<'_>) -> Outcome {
+        match &self.inner {
+            Inner::Default(_) => Ok(()),
+            Inner::Of(stream) => stream.close(py, "Stream.close"),
         }
-        Ok(())
     }
 
     /// Whether the stream is closed.
     #[getter]
     fn is_closed(&self) -> bool {
-        matches!(&self.inner, Inner::Of(stream) if stream.try_read().is_ok_and(|stream| stream.is_none()))
+        matches!(&self.inner, Inner::Of(stream) if stream.is_closed())
     }
 
     /// Waits until all work queued so far is done.

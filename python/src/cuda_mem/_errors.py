@@ -15,8 +15,8 @@ class ArgumentError(Error, ValueError):
     """An argument is out of range, misaligned, or unknown."""
 
 
-class ClosedError(Error, ValueError):
-    """The buffer is closed."""
+class ClosedError(Error, ValueError, RuntimeError):
+    """The buffer, stream, event or memory resource is closed."""
 
 
 class SharedError(Error, BufferError):

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import _native
 from .._native import core as _core
+from ._errors import closed
 
 __all__ = ["Context"]
 
@@ -52,7 +53,7 @@ class Context:
 
     def _open(self) -> _native.Context:
         if self._inner is None:
-            raise RuntimeError("Context has been closed")
+            raise closed("Context")
         return self._inner
 
     def __eq__(self, other: object) -> bool:

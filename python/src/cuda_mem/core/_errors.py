@@ -2,11 +2,17 @@
 
 from typing import Any, TypeVar
 
+from .._errors import ClosedError
 from .._errors import DriverError as CUDAError
 
-__all__ = ["CUDAError", "options_of"]
+__all__ = ["CUDAError", "closed", "options_of"]
 
 _T = TypeVar("_T")
+
+
+def closed(name: str) -> ClosedError:
+    """The exception of a use of a closed object: as rust/closable.rs has it."""
+    return ClosedError(f"the {name} has been closed: make another one")
 
 
 def options_of(cls: type[_T], options: "_T | dict[str, Any] | None", what: str) -> _T:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from .._native import core as _core
 from .._native.core import Buffer
+from ._errors import closed
 
 __all__ = ["IPCAllocationHandle", "IPCBufferDescriptor"]
 
@@ -127,7 +128,7 @@ def import_pool(cls: type[_T], handle: int | IPCAllocationHandle, make: Callable
         made._enable_ipc(None)  # type: ignore[attr-defined]
         return made
     if handle.is_closed:
-        raise RuntimeError("IPCAllocationHandle has been closed")
+        raise closed("IPCAllocationHandle")
     known = REGISTRY.get(handle.uuid) if handle.uuid is not None else None
     if known is None or known.is_closed:
         known = make(int(handle))
@@ -150,7 +151,7 @@ def from_registry(uuid: UUID) -> Any:
 def export_buffer(buffer: Buffer) -> IPCBufferDescriptor:
     """What another process imports a buffer by."""
     if buffer.is_closed:
-        raise RuntimeError("Buffer has been closed")
+        raise closed("Buffer")
     resource: Any = buffer.memory_resource
     if not getattr(resource, "is_ipc_enabled", False):
         raise RuntimeError("Memory resource is not IPC-enabled")
