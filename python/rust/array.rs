@@ -1,6 +1,6 @@
 //! Arrays: memory with an element type, a shape and strides, of ours or of other libraries.
 
-use crate::capsule;
+use crate::capsule::{self, Request};
 use crate::context::context_of;
 use crate::error::{Outcome, raise, refused, shown};
 use crate::exchange;
@@ -198,11 +198,11 @@ impl Array {
         &self,
         py: Python<'py>,
         stream: Option<i64>,
-        max_version: Option<(u32, u32)>,
+        max_version: Option<(i64, i64)>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        capsule::export(py, &self.tensor, stream, max_version, dl_device, copy)
+        capsule::export(py, &self.tensor, stream, Request::new(max_version, dl_device, copy))
     }
 
     /// DLPack's exchange API: C functions for other libraries.

@@ -1,6 +1,7 @@
 //! Buffers.
 
 use crate::array::Array;
+use crate::capsule::{self, Request};
 use crate::closable::{Closable, Open};
 use crate::context::Context;
 use crate::detached;
@@ -533,11 +534,11 @@ impl Buffer {
         &self,
         py: Python<'py>,
         stream: Option<i64>,
-        max_version: Option<(u32, u32)>,
+        max_version: Option<(i64, i64)>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        crate::capsule::export(py, &self.tensor()?, stream, max_version, dl_device, copy)
+        capsule::export(py, &self.tensor()?, stream, Request::new(max_version, dl_device, copy))
     }
 
     /// DLPack's exchange API: C functions for other libraries.
@@ -548,7 +549,7 @@ impl Buffer {
 
     /// DLPack's device: (type, number).
     fn __dlpack_device__(&self) -> Outcome<(i32, i32)> {
-        Ok(crate::capsule::device(self.tensor()?.tensor().device()))
+        Ok(capsule::device(self.tensor()?.tensor().device()))
     }
 
     /// The CUDA array interface, version 3, of the bytes. It does not keep the buffer from being closed.

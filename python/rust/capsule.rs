@@ -1,6 +1,6 @@
 //! DLPack's capsules.
 
-use crate::error::{Failure, Outcome, failed_as, raise};
+use crate::error::{Failure, Outcome, failed_as, raise, shown};
 use crate::exchange;
 use crate::signals;
 use core::ffi::CStr;
@@ -46,26 +46,57 @@ fn resource(context: &cuda_mem::Context, wanted: TensorDevice) -> SharedResource
     }
 }
 
+/// The arguments of `__dlpack__` beside the stream.
+#[derive(Clone, Copy, Default)]
+pub struct Request {
+    /// Whether the consumer takes the capsules of DLPack 1.
+    versioned: bool,
+    /// DLPack's (type, number) of a device.
+    pub device: Option<(i32, i32)>,
+    pub copy: Option<bool>,
+}
+
+impl Request {
+    pub fn new(max_version: Option<(i64, i64)>, device: Option<(i32, i32)>, copy: Option<bool>) -> Self {
+        Self { versioned: max_version.is_some_and(|(major, _)| major >= 1), device, copy }
+    }
+
+    /// Arguments of any type.
+    pub fn of(
+        max_version: Option<&Bound<'_, PyAny>>,
+        device: Option<&Bound<'_, PyAny>>,
+        copy: Option<bool>,
+    ) -> Outcome<Self> {
+        let max_version = max_version.map(|version| {
+            version.extract().map_err(|_| {
+                // cuda.core's words.
+                let text = format!("Expected max_version tuple[int, int], got {}", shown(version));
+                raise("ExchangeError", text, None)
+            })
+        });
+        let device = device.map(|device| {
+            device.extract().map_err(|_| {
+                let text = format!("dl_device must be a tuple[int, int], not {}", shown(device));
+                raise("ExchangeError", text, None)
+            })
+        });
+        Ok(Self::new(max_version.transpose()?, device.transpose()?, copy))
+    }
+}
+
 /// A capsule of the array, in the order that the arguments of `__dlpack__` say.
 pub fn export<'py>(
     py: Python<'py>,
     array: &SharedTensor,
     stream: Option<i64>,
-    max_version: Option<(u32, u32)>,
-    wanted: Option<(i32, i32)>,
-    copy: Option<bool>,
+    request: Request,
 ) -> Outcome<Bound<'py, PyAny>> {
-    capsule(py, managed(py, array, stream, wanted, copy)?, max_version.is_some_and(|(major, _)| major >= 1))
+    capsule(py, managed(py, array, stream, request)?, request)
 }
 
 /// The array for a consumer, as the arguments of `__dlpack__` say.
-pub fn managed(
-    py: Python<'_>,
-    array: &SharedTensor,
-    stream: Option<i64>,
-    wanted: Option<(i32, i32)>,
-    copy: Option<bool>,
-) -> Outcome<ManagedTensor> {
+pub fn managed(py: Python<'_>, array: &SharedTensor, stream: Option<i64>, request: Request) -> Outcome<ManagedTensor> {
+    let copy = request.copy;
     let memory = array.memory()?;
     let context = memory.context();
     let name = StreamName::from_dlpack(stream)?;
@@ -77,7 +108,7 @@ pub fn managed(
         (None, Some(_)) => Consumer::Unordered,
         (None, None) => Consumer::Unsaid,
     };
-    let wanted = match wanted {
+    let wanted = match request.device {
         Some((device_type, device_id)) => Some(TensorDevice::try_from(DLDevice { device_type, device_id })?),
         None => None,
     };
@@ -105,11 +136,11 @@ pub fn managed(
 }
 
 /// A capsule of a tensor.
-pub fn capsule(py: Python<'_>, managed: ManagedTensor, versioned: bool) -> Outcome<Bound<'_, PyAny>> {
+pub fn capsule(py: Python<'_>, managed: ManagedTensor, request: Request) -> Outcome<Bound<'_, PyAny>> {
     // SAFETY: the names are static; the destructors release what nobody took. A capsule that cannot be made, which only
     // happens without memory, leaks its tensor.
     unsafe {
-        let capsule = if versioned {
+        let capsule = if request.versioned {
             ffi::PyCapsule_New(managed.into_versioned().cast(), VERSIONED.as_ptr(), Some(end_versioned))
         } else {
             ffi::PyCapsule_New(managed.into_legacy()?.cast(), LEGACY.as_ptr(), Some(end_legacy))

@@ -6,7 +6,7 @@
 
 use crate::array::Array;
 use crate::buffer::Buffer;
-use crate::capsule;
+use crate::capsule::{self, Request};
 use crate::error::{Failure, Outcome, raise};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -136,7 +136,7 @@ unsafe extern "C" fn tensor_of_object(object: *mut c_void, out: *mut *mut DLMana
             Ok(array) => array.get().tensor().clone(),
             Err(_) => object.cast::<Buffer>().map_err(PyErr::from)?.get().tensor()?,
         };
-        let managed = capsule::managed(py, &tensor, None, None, None)?;
+        let managed = capsule::managed(py, &tensor, None, Request::default())?;
         // SAFETY: this function's contract.
         unsafe { out.write(managed.into_versioned()) };
         Ok(())

@@ -3,6 +3,7 @@
 use super::body::{Body, Held, NotFreed, address, facts_of};
 use super::stream::of_argument;
 use super::{calls, current, export, transfer};
+use crate::capsule::{self, Request};
 use crate::closable::{Closable, NotOpen, Open};
 use crate::detached;
 use crate::drop_errors;
@@ -434,12 +435,12 @@ impl Buffer {
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        export::capsule(slf, stream, max_version, dl_device, copy)
+        export::export(slf, stream, Request::of(max_version, dl_device, copy)?)
     }
 
     /// DLPack's device: (type, number).
     fn __dlpack_device__(&self, py: Python<'_>) -> Outcome<(i32, i32)> {
-        Ok(crate::capsule::device(export::device(py, self)?))
+        Ok(capsule::device(export::device(py, self)?))
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {

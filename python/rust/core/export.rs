@@ -3,7 +3,8 @@
 use super::body::context_of;
 use super::buffer::Buffer;
 use super::calls;
-use crate::error::{Outcome, raise};
+use crate::capsule::{self, Request};
+use crate::error::Outcome;
 use crate::signals;
 use cuda_mem::interchange::{StreamName, Tensor, TensorDevice, TensorParts};
 use cuda_mem::{DataType, Stream};
@@ -56,41 +57,12 @@ fn opened(buffer: &Bound<'_, Buffer>) -> Outcome<(BufferView, u64, usize, Option
     Ok((BufferView(buffer.clone().unbind()), body.address, body.size, body.memory.home().cloned()))
 }
 
-/// Whether the consumer takes the capsules of DLPack 1.
-fn is_versioned(max_version: Option<&Bound<'_, PyAny>>) -> Outcome<bool> {
-    let Some(max_version) = max_version else { return Ok(false) };
-    match max_version.extract::<(u32, u32)>() {
-        Ok((major, _)) => Ok(major >= 1),
-        Err(_) => {
-            let text = format!("Expected max_version tuple[int, int], got {}", max_version.repr()?);
-            Err(PyBufferError::new_err(text).into())
-        }
-    }
-}
-
 /// A capsule of a buffer, as the arguments of `__dlpack__` say.
-pub fn capsule<'py>(
-    buffer: &Bound<'py, Buffer>,
-    stream: Option<i64>,
-    max_version: Option<&Bound<'py, PyAny>>,
-    wanted: Option<&Bound<'py, PyAny>>,
-    copy: Option<bool>,
-) -> Outcome<Bound<'py, PyAny>> {
+pub fn export<'py>(buffer: &Bound<'py, Buffer>, stream: Option<i64>, request: Request) -> Outcome<Bound<'py, PyAny>> {
     let (py, this) = (buffer.py(), buffer.get());
-    let versioned = is_versioned(max_version)?;
     let own = device(py, this)?;
-    let wanted: Option<(i32, i32)> = match wanted {
-        Some(wanted) => match wanted.extract() {
-            Ok(wanted) => Some(wanted),
-            Err(_) => {
-                let text = format!("dl_device must be a tuple[int, int], not {}", wanted.repr()?);
-                return Err(raise("ExchangeError", text, None));
-            }
-        },
-        None => None,
-    };
-    if copy == Some(true) || wanted.is_some_and(|wanted| wanted != crate::capsule::device(own)) {
-        return elsewhere(buffer, stream, versioned, wanted, copy);
+    if request.copy == Some(true) || request.device.is_some_and(|wanted| wanted != capsule::device(own)) {
+        return elsewhere(buffer, stream, request);
     }
     let (owner, address, size, home) = opened(buffer)?;
     match (home, own, stream) {
@@ -114,17 +86,11 @@ pub fn capsule<'py>(
         read_only: false,
         padded: false,
     })?;
-    crate::capsule::capsule(py, tensor.export(owner), versioned)
+    capsule::capsule(py, tensor.export(owner), request)
 }
 
 /// A capsule of a copy, or of the same memory for another device.
-fn elsewhere<'py>(
-    buffer: &Bound<'py, Buffer>,
-    stream: Option<i64>,
-    versioned: bool,
-    wanted: Option<(i32, i32)>,
-    copy: Option<bool>,
-) -> Outcome<Bound<'py, PyAny>> {
+fn elsewhere<'py>(buffer: &Bound<'py, Buffer>, stream: Option<i64>, request: Request) -> Outcome<Bound<'py, PyAny>> {
     let py = buffer.py();
     let (owner, address, size, home) = opened(buffer)?;
     let made = signals::detach(py, || {
@@ -144,5 +110,5 @@ fn elsewhere<'py>(
         }?;
         Ok::<_, cuda_mem::Error>(bytes.into_shared())
     })??;
-    crate::capsule::export(py, &made.tensor(), stream, versioned.then_some((1, 0)), wanted, copy)
+    capsule::export(py, &made.tensor(), stream, request)
 }

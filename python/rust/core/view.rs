@@ -6,8 +6,8 @@ use super::export::BufferView;
 use super::layout::StridedLayout;
 use super::layout_error::raised;
 use super::{view_copy, view_exchange, view_import};
-use crate::capsule;
-use crate::error::{Outcome, raise, shown};
+use crate::capsule::{self, Request};
+use crate::error::{Outcome, raise};
 use core::mem::ManuallyDrop;
 use core::ptr;
 use cuda_mem::DataType;
@@ -509,36 +509,19 @@ impl StridedMemoryView {
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = slf.py();
-        let dl_device: Option<(i32, i32)> = match dl_device.map(|device| (device, device.extract())) {
-            None => None,
-            Some((_, Ok(device))) => Some(device),
-            Some((device, Err(_))) => {
-                let text = format!("dl_device must be a tuple[int, int], not {}", shown(device));
-                return Err(raise("ExchangeError", text, None));
-            }
-        };
-        let is_versioned = match max_version {
-            None => false,
-            Some(version) => match version.extract::<(i64, i64)>() {
-                Ok((major, _)) => major >= 1,
-                Err(_) => {
-                    let text = format!("Expected max_version tuple[int, int], got {version}");
-                    return Err(raise("ExchangeError", text, None));
-                }
-            },
-        };
-        let elsewhere = match dl_device {
+        let request = Request::of(max_version, dl_device, copy)?;
+        let elsewhere = match request.device {
             Some((device_type, device_id)) => {
                 TensorDevice::try_from(DLDevice { device_type, device_id })? != slf.get().device(py)?
             }
             None => false,
         };
         let managed = if copy == Some(true) || elsewhere {
-            view_copy::exported_copy(slf, stream, dl_device, copy)?
+            view_copy::exported_copy(slf, stream, request)?
         } else {
             Self::export(slf)?
         };
-        capsule::capsule(py, managed, is_versioned)
+        capsule::capsule(py, managed, request)
     }
 
     /// DLPack's device: (type, number).

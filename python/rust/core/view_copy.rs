@@ -5,7 +5,7 @@ use super::pool::PoolBase;
 use super::resource::SourceBase;
 use super::transfer;
 use super::view::StridedMemoryView;
-use crate::capsule;
+use crate::capsule::{self, Request};
 use crate::context::open;
 use crate::error::{Failure, Outcome, failed_as, refused, shown};
 use crate::resource::MemoryResource;
@@ -145,16 +145,15 @@ fn shared(view: View<'_, '_>, data_type: DataType, stream: &Stream) -> Outcome<S
 pub fn exported_copy(
     view: View<'_, '_>,
     stream: Option<&Bound<'_, PyAny>>,
-    wanted: Option<(i32, i32)>,
-    copying: Option<bool>,
+    request: Request,
 ) -> Outcome<ManagedTensor> {
     let (py, this) = (view.py(), view.get());
     let data_type = this.data_type(py)?;
     let buffer = this.buffer(py);
     // Nobody closes the buffer during the copy.
     let body = buffer.as_ref().map(|buffer| buffer.get().open()).transpose()?;
-    if this.device(py)? == TensorDevice::Cpu && wanted.is_none_or(|wanted| wanted == capsule::device(TensorDevice::Cpu))
-    {
+    let cpu = capsule::device(TensorDevice::Cpu);
+    if this.device(py)? == TensorDevice::Cpu && request.device.is_none_or(|wanted| wanted == cpu) {
         return copied_on_cpu(view, data_type);
     }
     let home = match body.as_ref().and_then(|body| body.memory.home()) {
@@ -163,7 +162,7 @@ pub fn exported_copy(
     };
     let stream = stream.map(super::view_import::integer).transpose()?;
     let array = shared(view, data_type, &home)?;
-    capsule::managed(py, &array, stream.filter(|stream| *stream != 0), wanted, copying)
+    capsule::managed(py, &array, stream.filter(|stream| *stream != 0), request)
 }
 
 /// A dense copy in memory of the heap.
