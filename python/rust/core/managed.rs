@@ -17,15 +17,21 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 /// A location as Python has it.
-type Place = (String, i32);
+pub type Place = (String, i32);
 
-fn location(driver: &Driver, (kind, id): &Place) -> Outcome<Location> {
+/// The location of a place.
+pub fn located(driver: &Driver, (kind, id): &Place) -> Outcome<Location> {
     Ok(match kind.as_str() {
         "device" => Location::Device(driver.device(*id)?),
         "host" => Location::Host,
         "host_numa" => Location::HostNuma(*id),
         "host_numa_current" => Location::HostNumaCurrent,
-        _ => return Err(PyValueError::new_err(format!("unknown location type {kind:?}")).into()),
+        _ => {
+            let text = format!(
+                "the type of a location is {kind:?}, but it must be \"device\", \"host\", \"host_numa\" or \"host_numa_current\""
+            );
+            return Err(PyValueError::new_err(text).into());
+        }
     })
 }
 
@@ -58,17 +64,20 @@ fn check(py: Python<'_>, call: &str, buffer: &Bound<'_, Buffer>) -> Outcome {
 #[pyo3(signature = (buffer, advice, is_set, to = None))]
 pub fn advise(py: Python<'_>, buffer: &Bound<'_, Buffer>, advice: &str, is_set: bool, to: Option<Place>) -> Outcome {
     check(py, advice, buffer)?;
-    let driver = calls::driver("advise")?;
     let body = buffer.get().open()?;
-    let (range, to) = (range(&context_of(body.address)?, &body), to.map(|to| location(&driver, &to)).transpose()?);
-    Ok(py.detach(|| match (advice, &to, is_set) {
-        ("read_mostly", _, is_set) => range.set_read_mostly(is_set),
-        ("preferred_location", to, true) => range.set_preferred_location(to.as_ref()),
-        ("preferred_location", _, false) => range.set_preferred_location(None),
-        (_, Some(to), true) => range.add_accessed_by(to),
-        (_, Some(to), false) => range.remove_accessed_by(to),
-        (_, None, _) => Ok(()),
-    })?)
+    let body: &Body = &body;
+    py.detach(|| {
+        let to = to.map(|to| located(&calls::driver("advise")?, &to)).transpose()?;
+        let range = range(&context_of(body.address)?, body);
+        Ok(match (advice, &to, is_set) {
+            ("read_mostly", _, is_set) => range.set_read_mostly(is_set),
+            ("preferred_location", to, true) => range.set_preferred_location(to.as_ref()),
+            ("preferred_location", _, false) => range.set_preferred_location(None),
+            (_, Some(to), true) => range.add_accessed_by(to),
+            (_, Some(to), false) => range.remove_accessed_by(to),
+            (_, None, _) => Ok(()),
+        }?)
+    })
 }
 
 /// What the driver says about the memory: "read_mostly" as a bool, the others as lists of locations.
@@ -81,7 +90,7 @@ pub fn range_attribute<'py>(
     let name = name.to_str()?;
     check(py, name, buffer)?;
     let body = buffer.get().open()?;
-    let range = range(&context_of(body.address)?, &body);
+    let range = range(&py.detach(|| context_of(body.address))?, &body);
     if name == "read_mostly" {
         return Ok(py.detach(|| range.is_read_mostly())?.into_pyobject(py).map_err(PyErr::from)?.to_owned().into_any());
     }
@@ -124,7 +133,7 @@ fn move_all(
     let stream = of_argument(stream, None)?;
     let driver = calls::driver(call)?;
     let locations = match to {
-        Some(to) => to.iter().map(|to| location(&driver, to)).collect::<Outcome<Vec<_>>>()?,
+        Some(to) => to.iter().map(|to| located(&driver, to)).collect::<Outcome<Vec<_>>>()?,
         None => vec![Location::from(stream.context().device().clone())],
     };
     let open = buffers.iter().map(|buffer| buffer.get().open()).collect::<Outcome<Vec<_>>>()?;

@@ -2,6 +2,7 @@
 
 use super::body::{Body, Held};
 use super::buffer::Buffer;
+use super::managed::{Place, located};
 use super::resource::{MemoryResource, free};
 use super::{calls, current, stream};
 use crate::closable::{Closable, Open};
@@ -15,7 +16,7 @@ use cuda_mem::memory::{
     SharedResource,
 };
 use cuda_mem::{Context, Device, Driver, Error};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use std::os::fd::{BorrowedFd, IntoRawFd};
@@ -39,18 +40,7 @@ pub struct PoolAttributes {
     pool: DriverPool<Any>,
 }
 
-/// The location of a pool's memory: a device by its ordinal, the host (-1) or a node of the host.
-fn location(driver: &Driver, kind: &str, id: i32) -> Outcome<Option<Location>> {
-    Ok(match kind {
-        "none" => None,
-        "device" => Some(Location::Device(driver.device(id)?)),
-        "host" => Some(Location::Host),
-        "host_numa" => Some(Location::HostNuma(id)),
-        _ => return Err(PyValueError::new_err(format!("unknown location type {kind:?}")).into()),
-    })
-}
-
-/// The context of a pool: the primary one of a device, or, for memory of the host, the current one.
+/// The context of a pool: the primary one of a device, or, for memory of the host, the current one. Callers release the GIL.
 fn context(driver: &Driver, ordinal: Option<i32>) -> Outcome<Context> {
     match ordinal {
         Some(ordinal) => Ok(current::primary(driver, ordinal)?),
@@ -102,35 +92,33 @@ impl PoolBase {
     }
 
     /// The driver's current pool of a kind.
-    #[pyo3(signature = (kind, ordinal, location_type = "none", location_id = -1, buffer_type = None))]
+    #[pyo3(signature = (kind, ordinal, buffer_type = None))]
     fn _open_current(
         &self,
         py: Python<'_>,
         kind: &str,
         ordinal: Option<i32>,
-        location_type: &str,
-        location_id: i32,
         buffer_type: Option<Bound<'_, PyType>>,
     ) -> Outcome {
-        let driver = calls::driver("MemoryResource")?;
-        let (context, location) = (context(&driver, ordinal)?, location(&driver, location_type, location_id)?);
-        let pool = py.detach(|| {
-            Ok::<_, Error>(match kind {
+        let pool = py.detach(|| -> Outcome<_> {
+            let context = context(&calls::driver("MemoryResource")?, ordinal)?;
+            let pool = match kind {
                 "device" => DevicePool::current(&context)?.into_any(),
                 "pinned" => PinnedPool::current(&context)?.into_any(),
-                _ => ManagedPool::current(&context, location.as_ref())?.into_any(),
-            })
+                _ => ManagedPool::current(&context, None)?.into_any(),
+            };
+            if kind == "device" && pool.attributes()?.release_threshold == 0 {
+                // As cuda.core does: otherwise each wait returns the memory to the system.
+                pool.set_release_threshold(usize::MAX)?;
+            }
+            Ok(pool)
         })?;
-        if kind == "device" && pool.attributes()?.release_threshold == 0 {
-            // As cuda.core does: otherwise each wait returns the memory to the system.
-            pool.set_release_threshold(usize::MAX)?;
-        }
         self.set(pool, buffer_type)
     }
 
     /// A new pool of a kind.
     #[expect(clippy::too_many_arguments, reason = "options of Python")]
-    #[pyo3(signature = (kind, ordinal, max_size = 0, shareable = false, location_type = "none", location_id = -1, buffer_type = None))]
+    #[pyo3(signature = (kind, ordinal, max_size = 0, shareable = false, location = None, buffer_type = None))]
     fn _open_new(
         &self,
         py: Python<'_>,
@@ -138,16 +126,16 @@ impl PoolBase {
         ordinal: Option<i32>,
         max_size: usize,
         shareable: bool,
-        location_type: &str,
-        location_id: i32,
+        location: Option<Place>,
         buffer_type: Option<Bound<'_, PyType>>,
     ) -> Outcome {
-        let driver = calls::driver("MemoryResource")?;
-        let (context, location) = (context(&driver, ordinal)?, location(&driver, location_type, location_id)?);
         let mut options = DriverPoolOptions::default();
         (options.max_size, options.shareable) = ((max_size != 0).then_some(max_size), shareable);
-        let pool = py.detach(|| {
-            Ok::<_, Error>(match (kind, location) {
+        let pool = py.detach(|| -> Outcome<_> {
+            let driver = calls::driver("MemoryResource")?;
+            let location = location.map(|place| located(&driver, &place)).transpose()?;
+            let context = context(&driver, ordinal)?;
+            Ok(match (kind, location) {
                 ("device", _) => DevicePool::new(&context, &options)?.into_any(),
                 ("pinned", Some(Location::HostNuma(node))) => {
                     PinnedPool::on_numa_node(&context, node, &options)?.into_any()
@@ -165,12 +153,11 @@ impl PoolBase {
     /// The pool of another process, by a file descriptor, which stays the caller's.
     #[pyo3(signature = (kind, ordinal, file))]
     fn _open_file(&self, py: Python<'_>, kind: &str, ordinal: Option<i32>, file: i32) -> Outcome {
-        let driver = calls::driver("MemoryResource")?;
-        let context = context(&driver, ordinal)?;
         // SAFETY: a number that is no open file is refused by the duplication.
         let file = unsafe { BorrowedFd::borrow_raw(file) }.try_clone_to_owned().map_err(PyErr::from)?;
-        let pool = py.detach(|| {
-            Ok::<_, Error>(match kind {
+        let pool = py.detach(|| -> Outcome<_> {
+            let context = context(&calls::driver("MemoryResource")?, ordinal)?;
+            Ok(match kind {
                 // cuda.core takes pools of the host here too, and its tests rely on it.
                 "device" => match DevicePool::import_file(&context, file.try_clone().map_err(system)?) {
                     Err(Error::Descriptor(DescriptorError::WrongPlace { .. })) => {

@@ -150,15 +150,15 @@ impl SourceBase {
     }
 
     /// Memory of a device, each allocation by the driver.
-    fn _open_device(&self, ordinal: i32) -> Outcome {
-        let context = current::primary(&calls::driver("MemoryResource")?, ordinal)?;
+    fn _open_device(&self, py: Python<'_>, ordinal: i32) -> Outcome {
+        let context = py.detach(|| current::primary(&calls::driver("MemoryResource")?, ordinal))?;
         self.set(&context, DeviceMemory::new(&context));
         Ok(())
     }
 
     /// Memory of a device's graphs.
-    fn _open_graph(&self, ordinal: i32) -> Outcome {
-        let context = current::primary(&calls::driver("GraphMemoryResource")?, ordinal)?;
+    fn _open_graph(&self, py: Python<'_>, ordinal: i32) -> Outcome {
+        let context = py.detach(|| current::primary(&calls::driver("GraphMemoryResource")?, ordinal))?;
         // SAFETY: that buffers which leave a capture are used after a launch of their graph only is cuda.core's own rule,
         // which `GraphMemoryResource` states.
         self.set(&context, unsafe { GraphMemory::new(&context) });
@@ -180,19 +180,20 @@ impl SourceBase {
         address_hint: u64,
         peers: Vec<i32>,
     ) -> Outcome {
-        let driver = calls::driver("VirtualMemoryResource")?;
-        let context = current::primary(&driver, ordinal)?;
         let mut options = VirtualOptions::default();
         (options.shareable, options.gpu_direct_rdma) = (shareable, gpu_direct_rdma);
         (options.alignment, options.address_hint) = (alignment, address_hint);
         options.granularity = if minimum { Granularity::Minimum } else { Granularity::Recommended };
-        options.peers = peers.into_iter().map(|peer| driver.device(peer)).collect::<cuda_mem::Result<_>>()?;
-        let memory = py.detach(|| {
-            Ok::<_, cuda_mem::Error>(match node {
+        let (context, memory) = py.detach(|| {
+            let driver = calls::driver("VirtualMemoryResource")?;
+            let context = current::primary(&driver, ordinal)?;
+            options.peers = peers.into_iter().map(|peer| driver.device(peer)).collect::<cuda_mem::Result<_>>()?;
+            let memory = match node {
                 None => VirtualMemory::new(&context, &options)?.into_any(),
                 Some(-1) => VirtualMemory::host(&context, &options)?.into_any(),
                 Some(node) => VirtualMemory::host_numa(&context, node, &options)?.into_any(),
-            })
+            };
+            Ok::<_, cuda_mem::Error>((context, memory))
         })?;
         self.set(&context, memory);
         Ok(())

@@ -248,7 +248,7 @@ class PoolBase(MemoryResource):
         """
         A buffer of the pool of another process, by the 64 bytes that the other made.
         """
-    def _open_current(self, /, kind: str, ordinal: SupportsIndex | None, location_type: str = "none", location_id: SupportsIndex = ..., buffer_type: type | None = None) -> None:
+    def _open_current(self, /, kind: str, ordinal: SupportsIndex | None, buffer_type: type | None = None) -> None:
         """
         The driver's current pool of a kind.
         """
@@ -256,7 +256,7 @@ class PoolBase(MemoryResource):
         """
         The pool of another process, by a file descriptor, which stays the caller's.
         """
-    def _open_new(self, /, kind: str, ordinal: SupportsIndex | None, max_size: SupportsIndex = 0, shareable: bool = False, location_type: str = "none", location_id: SupportsIndex = ..., buffer_type: type | None = None) -> None:
+    def _open_new(self, /, kind: str, ordinal: SupportsIndex | None, max_size: SupportsIndex = 0, shareable: bool = False, location: tuple[str, SupportsIndex] | None = None, buffer_type: type | None = None) -> None:
         """
         A new pool of a kind.
         """

@@ -204,8 +204,8 @@ class PinnedMemoryResource(_SharedPool):
             raise ValueError(f"numa_id must be >= 0, got {node}")
         if node is None and chosen.ipc_enabled:
             node = _numa_node_of_current_device()
-        place = ("host", -1) if node is None else ("host_numa", node)
-        self._open_new("pinned", None, chosen.max_size, chosen.ipc_enabled, *place, buffer_type=self._buffer_type)
+        place = None if node is None else ("host_numa", node)
+        self._open_new("pinned", None, chosen.max_size, chosen.ipc_enabled, place, self._buffer_type)
         if node is not None:
             self._numa_id = node
         if chosen.ipc_enabled:
@@ -287,9 +287,10 @@ class ManagedMemoryResource(_MemPool):
             self._open_current("managed", None, buffer_type=self._buffer_type)
             return
         chosen = options_of(ManagedMemoryResourceOptions, options, "ManagedMemoryResource options")
-        kind, number = _managed_location(chosen)
-        self._open_new("managed", None, location_type=kind, location_id=number, buffer_type=self._buffer_type)
-        if kind != "none":
+        place = _managed_location(chosen)
+        self._open_new("managed", None, location=place, buffer_type=self._buffer_type)
+        if place is not None:
+            kind, number = place
             self._preferred = (kind, None if kind == "host" else number)
 
     @property
@@ -320,12 +321,12 @@ class ManagedMemoryResource(_MemPool):
         return True
 
 
-def _managed_location(options: ManagedMemoryResourceOptions) -> tuple[str, int]:
-    """The preferred location as (type, number). The texts are those that test_memory.py looks for."""
+def _managed_location(options: ManagedMemoryResourceOptions) -> tuple[str, int] | None:
+    """The preferred location as (type, number), if there is one. The texts are cuda.core's."""
     place, kind = options.preferred_location, options.preferred_location_type
     if kind is None:
         if place is None:
-            return "none", -1
+            return None
         if place < -1:
             raise ValueError(
                 f"preferred_location must be a device ordinal (>= 0), -1 for host, or None for no preference, got {place}"
