@@ -98,3 +98,36 @@ def test_threads_run_while_a_primary_context_is_made(tmp_path: Path) -> None:
         """,
         CUDA_MEM_LIBCUDA=str(library),
     )
+
+
+def test_the_current_device_needs_no_primary_context() -> None:
+    run(
+        """
+        import ctypes, os
+        import cuda_mem
+        from cuda_mem.core import *
+
+        driver = ctypes.CDLL(os.environ["CUDA_MEM_LIBCUDA"])
+        def is_active(ordinal):
+            flags, active = ctypes.c_uint(), ctypes.c_int()
+            assert driver.cuDevicePrimaryCtxGetState(ordinal, ctypes.byref(flags), ctypes.byref(active)) == 0
+            return active.value != 0
+
+        own = Device(1).create_context()
+        Device(1).set_current(own)
+        assert Device().device_id == 1 and Device().context == own
+        stream = Device().create_stream()
+        assert stream.context == own and stream.device.device_id == 1
+        stream.sync()
+        LEGACY_DEFAULT_STREAM.sync()
+        buffer = LegacyPinnedMemoryResource().allocate(64, stream=stream)
+        buffer.fill(1, stream=stream)
+        buffer.close()
+        stream.record().sync()
+        assert not is_active(0) and not is_active(1)
+        # With both, the current one is still the own.
+        DeviceMemoryResource(1)
+        assert is_active(1) and not is_active(0) and Device().context == own
+        """,
+        SOFTGPU_DEVICES="2",
+    )

@@ -1,13 +1,13 @@
 //! The current context of a thread, and devices by their ordinals.
 
-use super::calls::{checked, driver};
+use super::calls::{answer, checked, driver};
 use crate::context::Context;
 use crate::drop_errors;
 use crate::error::Outcome;
 use core::cell::RefCell;
 use core::ptr;
-use cuda_mem::Driver;
 use cuda_mem::cuda_sys::{CUcontext, CUdevice_attribute, CUresult};
+use cuda_mem::{Device, Driver};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -25,11 +25,27 @@ pub fn known(driver: &Driver, raw: CUcontext) -> cuda_mem::Result<cuda_mem::Cont
     // SAFETY: the driver has just named it. A program that destroys a context in use breaks cuda.core's own rule.
     let context = unsafe { cuda_mem::Context::borrow_raw(driver, raw) }?;
     drop_errors::collect(&context);
-    let primary = primary(driver, context.device().ordinal())?;
-    Ok(if primary.raw() == raw { primary } else { context })
+    // A primary context that nobody uses is another one, and stays unused.
+    if is_active(context.device())? {
+        let primary = primary(driver, context.device().ordinal())?;
+        if primary.raw() == raw {
+            return Ok(primary);
+        }
+    }
+    Ok(context)
 }
 
-/// The primary context of a device.
+/// Whether somebody in this process uses the device's primary context.
+fn is_active(device: &Device) -> cuda_mem::Result<bool> {
+    let (cuda, mut flags, mut active) = (device.driver().raw(), 0, 0);
+    // SAFETY: both are writable.
+    answer("cuDevicePrimaryCtxGetState", unsafe {
+        cuda.cuDevicePrimaryCtxGetState(device.raw(), &mut flags, &mut active)
+    })?;
+    Ok(active != 0)
+}
+
+/// The primary context of a device. Its first use in a process takes 100 ms and more: callers release the GIL.
 pub fn primary(driver: &Driver, ordinal: i32) -> cuda_mem::Result<cuda_mem::Context> {
     let is_it = |context: &&cuda_mem::Context| context.device().ordinal() == ordinal;
     let found = KNOWN.with_borrow(|known| known.iter().find(is_it).cloned());
