@@ -6,7 +6,7 @@ use crate::closable::{Closable, Open};
 use crate::context::Context;
 use crate::detached;
 use crate::drop_errors;
-use crate::error::{Outcome, raise, refused};
+use crate::error::{Outcome, raise, refused, shown};
 use crate::signals;
 use crate::stream::{Stream, with_stream};
 use core::ffi::{c_int, c_void};
@@ -21,7 +21,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView, PySlice};
+use pyo3::types::{PyBytes, PyInt, PyMemoryView, PySlice};
 
 /// Memory. A resource makes it; `with` closes it. Offsets and sizes are in bytes.
 ///
@@ -64,6 +64,14 @@ impl Deref for Bytes {
 pub fn readable(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
     let view = cast_to_bytes(argument, object)?;
     Ok(Bytes(view))
+}
+
+/// The byte that an integer for Buffer.fill is, or the text of the refusal.
+pub fn byte_of(value: &Bound<'_, PyAny>) -> Result<u8, String> {
+    value.extract().map_err(|_| {
+        let value = shown(value);
+        format!("Buffer.fill: value is {value}, but an integer must be from 0 to 255: pass a larger pattern as bytes")
+    })
 }
 
 /// Whether elements of a format, as the module struct and PEP 3118 spell it, contain addresses: of objects of Python, or
@@ -354,18 +362,13 @@ impl Buffer {
         let memory = self.open()?;
         let memory: &Memory = &memory;
         let size = size.unwrap_or(usize::MAX);
-        match value.extract::<i64>() {
-            Ok(number) => {
-                let byte = u8::try_from(number)
-                    .map_err(|_| refused(format!("Buffer.fill: value is {number}, but it must be from 0 to 255")))?;
-                Ok(py.detach(|| memory.fill(offset, size, &[byte]))?)
-            }
-            Err(_) => {
-                let bytes = readable("value", value)?;
-                let bytes: &[u8] = &bytes;
-                Ok(py.detach(|| memory.fill(offset, size, bytes))?)
-            }
+        if value.is_instance_of::<PyInt>() || value.extract::<i64>().is_ok() {
+            let byte = byte_of(value).map_err(refused)?;
+            return Ok(py.detach(|| memory.fill(offset, size, &[byte]))?);
         }
+        let bytes = readable("value", value)?;
+        let bytes: &[u8] = &bytes;
+        Ok(py.detach(|| memory.fill(offset, size, bytes))?)
     }
 
     /// Whether two buffers have the same bytes. Waits for the work of both.

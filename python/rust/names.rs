@@ -1,7 +1,7 @@
 //! The Rust library's names in its error texts, and what stands for them in Python.
 
 /// Names that rules and remedies contain.
-const NAMES: [(&str, &str); 20] = [
+const NAMES: [(&str, &str); 21] = [
     ("`copy_from_slice` and `copy_to_slice`", "copy_from and copy_to"),
     ("(copy_to_slice, copy_from_slice)", "(to_bytes, copy_to, copy_from)"),
     ("raise `PoolOptions::maximum`", "raise its `maximum`"),
@@ -22,6 +22,7 @@ const NAMES: [(&str, &str); 20] = [
     ("let a Fallback serve larger requests", "make a larger ring, or serve such requests from another source"),
     ("drop those first, also those of other libraries", "delete those first, also those of other libraries"),
     ("copying is Never", "copy is False"),
+    ("must fit into isize", "must be below 2**63"),
     ("Stream::", "Stream."),
     ("Event::", "Event."),
     ("Buffer::", "Buffer."),

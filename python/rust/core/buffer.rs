@@ -1,19 +1,21 @@
 //! Buffers: memory of a resource, of another library, or of a resource that is written in Python.
 
 use super::body::{Body, Held, NotFreed, address, facts_of};
+use super::resource::MemoryResource;
 use super::stream::of_argument;
 use super::{calls, current, export, transfer};
+use crate::buffer::{byte_of, readable};
 use crate::capsule::{self, Request};
 use crate::closable::{Closable, NotOpen, Open};
 use crate::detached;
 use crate::drop_errors;
-use crate::error::{Outcome, raise};
+use crate::error::{Outcome, raise, shown};
 use crate::signals;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::memory::Accessibility;
 use cuda_mem::memory::kind::Any;
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
@@ -207,15 +209,27 @@ impl Buffer {
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = class.py();
         if mr.is_some() && owner.is_some() {
-            let text = "owner and memory resource cannot be both specified together";
+            let text = "Buffer.from_handle: owner and memory resource cannot be both specified together: pass mr if it frees \
+                        the memory, or owner if that does";
             return Err(PyValueError::new_err(text).into());
         }
         let mut context = None;
         match &mr {
             None if stream.is_some() => {
-                return Err(PyValueError::new_err("stream requires a memory resource (mr)").into());
+                return Err(PyValueError::new_err(
+                    "Buffer.from_handle: stream requires a memory resource (mr), whose deallocate takes it",
+                )
+                .into());
             }
             // Memory of the host alone needs no driver.
+            Some(mr) if !mr.is_instance_of::<MemoryResource>() => {
+                let text = format!(
+                    "Buffer.from_handle: mr is {}, but it must be a cuda_mem.core.MemoryResource, whose deallocate frees the \
+                     memory: derive a class from it, or pass the object as owner",
+                    shown(mr)
+                );
+                return Err(PyTypeError::new_err(text).into());
+            }
             Some(mr) if mr.getattr(intern!(py, "is_device_accessible"))?.is_truthy()? => {
                 context = current::current(&calls::driver("Buffer.from_handle")?)?;
             }
@@ -223,7 +237,10 @@ impl Buffer {
         }
         let address = address(ptr)?;
         if size > 0 && (address == 0 || isize::try_from(size).is_err() || address.checked_add(size as u64).is_none()) {
-            let text = format!("Buffer.from_handle: no memory has {size} bytes at the address {address:#x}");
+            let text = format!(
+                "Buffer.from_handle: ptr is {address:#x} and size is {size}, but ptr must not be 0, size must be below 2**63, and \
+                 both together must be below 2**64: pass the address and the size of an allocation"
+            );
             return Err(PyValueError::new_err(text).into());
         }
         let body = Body {
@@ -275,9 +292,6 @@ impl Buffer {
     /// Makes `stream` the one in whose order the memory is freed. It does not wait for earlier work that the program queued
     /// by itself.
     fn set_deallocation_stream(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
-        if stream.is_none() {
-            return Err(PyTypeError::new_err("Argument 'stream' must be a Stream, not None").into());
-        }
         let given = of_argument(stream, None)?;
         let mut body = self.body.change("Buffer.set_deallocation_stream")?;
         match body.as_mut().map(|body| &mut body.memory) {
@@ -419,9 +433,9 @@ impl Buffer {
     #[pyo3(signature = (value, *, stream))]
     fn fill(&self, py: Python<'_>, value: &Bound<'_, PyAny>, stream: &Bound<'_, PyAny>) -> Outcome {
         let pattern = if value.is_instance_of::<PyInt>() {
-            vec![value.extract::<u8>()?]
+            vec![byte_of(value).map_err(PyOverflowError::new_err)?]
         } else {
-            crate::buffer::readable("value", value)?.to_vec()
+            readable("value", value)?.to_vec()
         };
         transfer::fill(py, self, &pattern, stream)
     }

@@ -15,7 +15,7 @@ use cuda_mem::memory::{
     DevicePool, DriverPool, DriverPoolOptions, Location, ManagedPool, PinnedPool, PoolAccess, ResourceHandle,
     SharedResource,
 };
-use cuda_mem::{Context, Device, Driver, Error};
+use cuda_mem::{Context, Device, Driver, Error, Stream};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
@@ -63,6 +63,19 @@ impl PoolBase {
             Ok(opened) => Ok(opened),
             Err(why) => Err(why.of(slf.get_type().name()?.to_str()?)),
         }
+    }
+
+    /// The stream of a call's argument, which must be there.
+    fn stream(slf: &Bound<'_, Self>, call: &str, opened: &Opened, given: Option<&Bound<'_, PyAny>>) -> Outcome<Stream> {
+        let Some(given) = given else {
+            // Python's own text for a missing argument would name this class.
+            let text = format!(
+                "{}.{call}: the keyword argument stream is missing: pass a Stream, as Device.create_stream makes it",
+                slf.get_type().name()?
+            );
+            return Err(PyTypeError::new_err(text).into());
+        };
+        stream::of_argument(given, Some(opened.pool.context()))
     }
 
     fn set(&self, pool: DriverPool<Any>, class: Option<Bound<'_, PyType>>) -> Outcome {
@@ -172,12 +185,16 @@ impl PoolBase {
     }
 
     /// Allocates a Buffer of `size` bytes in order of `stream`, which is required.
-    #[pyo3(signature = (size, *, stream))]
-    fn allocate<'py>(slf: &Bound<'py, Self>, size: usize, stream: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PyAny>> {
+    #[pyo3(signature = (size, *, stream = None), text_signature = "($self, size, *, stream)")]
+    fn allocate<'py>(
+        slf: &Bound<'py, Self>,
+        size: usize,
+        stream: Option<&Bound<'py, PyAny>>,
+    ) -> Outcome<Bound<'py, PyAny>> {
         let py = slf.py();
         drop_errors::warn(py)?;
         let opened = Self::opened(slf)?;
-        let stream = stream::of_argument(stream, Some(opened.pool.context()))?;
+        let stream = Self::stream(slf, "allocate", &opened, stream)?;
         let pool = &opened.pool;
         // SAFETY: driver memory always holds bytes, and every byte is a valid `u8`.
         let allocate = || unsafe { cuda_mem::Buffer::<u8, Any>::uninit_assumed(pool, size, &stream) };
@@ -199,10 +216,15 @@ impl PoolBase {
     }
 
     /// Frees memory of this pool by its address, in order of `stream`.
-    #[pyo3(signature = (ptr, size, *, stream))]
-    fn deallocate(slf: &Bound<'_, Self>, ptr: &Bound<'_, PyAny>, size: usize, stream: &Bound<'_, PyAny>) -> Outcome {
+    #[pyo3(signature = (ptr, size, *, stream = None), text_signature = "($self, ptr, size, *, stream)")]
+    fn deallocate(
+        slf: &Bound<'_, Self>,
+        ptr: &Bound<'_, PyAny>,
+        size: usize,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome {
         let opened = Self::opened(slf)?;
-        let stream = stream::of_argument(stream, Some(opened.pool.context()))?;
+        let stream = Self::stream(slf, "deallocate", &opened, stream)?;
         let address = super::body::address(ptr)?;
         if address == 0 { Ok(()) } else { free(slf.py(), opened.pool.share(), address, size.max(1), &stream) }
     }

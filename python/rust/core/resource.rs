@@ -94,7 +94,10 @@ impl SourceBase {
     }
 
     fn opened(&self) -> Outcome<&Opened> {
-        self.source.get().ok_or_else(|| PyRuntimeError::new_err("the memory resource is not initialized").into())
+        self.source.get().ok_or_else(|| {
+            let text = "the memory resource is not initialized: call super().__init__(...) first";
+            PyRuntimeError::new_err(text).into()
+        })
     }
 
     /// The resource for calls of the library.

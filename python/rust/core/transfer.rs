@@ -110,10 +110,13 @@ pub fn fill(py: Python<'_>, buffer: &Buffer, pattern: &[u8], stream: &Bound<'_, 
     let (body, stream) = (buffer.open()?, of_argument(stream, None)?);
     let (width, size) = (pattern.len(), body.size);
     if !matches!(width, 1 | 2 | 4) {
-        return Err(refused(format!("value must be 1, 2, or 4 bytes, got {width}")));
+        return Err(refused(format!("Buffer.fill: value has {width} bytes, but it must have 1, 2 or 4")));
     }
     if !size.is_multiple_of(width) {
-        return Err(refused(format!("buffer size ({size}) must be divisible by {width}")));
+        let text = format!(
+            "Buffer.fill: the buffer has {size} bytes, but its size must be a multiple of the value's, {width}"
+        );
+        return Err(refused(text));
     }
     let body: &Body = &body;
     let fill = || {
