@@ -62,7 +62,7 @@ pub fn dtype_of_type(py: Python<'_>, data_type: DataType) -> Outcome<Bound<'_, P
 fn extension(py: Python<'_>, data_type: DataType) -> Outcome<Bound<'_, PyAny>> {
     let name = data_type.to_string();
     let Ok(module) = py.import("ml_dtypes") else {
-        // test_utils.py looks for these words.
+        // cuda.core's words.
         let text = format!("the dtype {name} requires `ml_dtypes`: pip install ml_dtypes");
         return Err(PyNotImplementedError::new_err(text).into());
     };
@@ -83,7 +83,7 @@ pub fn type_of_dtype(dtype: &Bound<'_, PyAny>) -> Outcome<DataType> {
         Ok(data_type) if data_type.code() != TypeCode::Opaque => return Ok(data_type),
         _ => {}
     }
-    // test_utils.py looks for these words.
+    // cuda.core's words.
     let refused = |text: String| raise("ExchangeError", text, None);
     if !dtype.getattr(intern!(py, "fields"))?.is_none() {
         return Err(refused(format!("Structured dtypes are not supported for DLPack export: {dtype}")));

@@ -21,7 +21,7 @@ pub fn device(py: Python<'_>, buffer: &Buffer) -> Outcome<TensorDevice> {
         (true, true) => TensorDevice::CudaHost,
         (false, true) => TensorDevice::Cpu,
         (false, false) => {
-            // test_memory.py looks for this text.
+            // cuda.core's words.
             return Err(PyBufferError::new_err("buffer is neither device-accessible nor host-accessible").into());
         }
     })

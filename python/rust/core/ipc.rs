@@ -5,7 +5,7 @@ use cuda_mem::Error;
 use cuda_mem::ipc::DescriptorError;
 use pyo3::exceptions::PyValueError;
 
-/// The exception of a refused import. memory_ipc/test_errors.py looks for the text of sizes.
+/// The exception of a refused import. That of sizes has cuda.core's words.
 pub fn import_refused(error: Error) -> Failure {
     match error {
         Error::Descriptor(DescriptorError::TooLarge { size, extent, .. }) => PyValueError::new_err(format!(

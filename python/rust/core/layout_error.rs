@@ -12,8 +12,7 @@ pub fn raised(error: LayoutError) -> PyErr {
     }
 }
 
-/// The text of an error. Upstream's tests (test_strided_layout.py, test_utils.py) look for these words; other errors have the
-/// library's text.
+/// The text of an error, in the words of cuda.core where it has the same refusal, else in the library's.
 fn text(error: &LayoutError) -> String {
     match *error {
         LayoutError::TooManyDimensions { dimensions, .. } => {

@@ -50,7 +50,7 @@ fn range(context: &Context, body: &Body) -> ManagedRange {
     unsafe { ManagedRange::new(context, body.address, body.size) }
 }
 
-/// Refuses memory that is not managed. memory/test_managed_ops.py looks for this text.
+/// Refuses memory that is not managed, in cuda.core's words.
 fn check(py: Python<'_>, call: &str, buffer: &Bound<'_, Buffer>) -> Outcome {
     let facts = buffer.get().facts(py)?.0;
     if buffer.get().managed(py, facts)? {

@@ -90,7 +90,7 @@ fn system(error: std::io::Error) -> Error {
     Error::System { call: "dup", code: error.raw_os_error().unwrap_or(0) }
 }
 
-/// The refusal of a stream that captures. test_graph_memory_resource.py looks for this text.
+/// The refusal of a stream that captures, in cuda.core's words.
 fn capture_refused() -> crate::error::Failure {
     let text = "_MemPool cannot perform memory operations on a capturing stream (consider using GraphMemoryResource).";
     raise("CaptureError", text, None)
@@ -202,7 +202,7 @@ impl PoolBase {
             Ok(buffer) => buffer,
             Err(Error::Capturing { .. }) => return Err(capture_refused()),
             Err(Error::ImportedPool { .. }) => {
-                // memory_ipc/test_errors.py looks for this text.
+                // cuda.core's words.
                 let text = "Cannot allocate from a mapped IPC-enabled memory resource";
                 return Err(PyTypeError::new_err(text).into());
             }

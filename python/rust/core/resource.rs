@@ -214,7 +214,7 @@ impl SourceBase {
         drop_errors::warn(py)?;
         let (stream, opened) = (this.stream(stream)?, this.opened()?);
         if matches!(opened.source.resource, Resource::Graph(_)) && !stream.is_capturing()? {
-            // test_graph_memory_resource.py looks for this text.
+            // cuda.core's words.
             let text = "GraphMemoryResource cannot perform memory operations on a non-capturing stream.";
             return Err(raise("CaptureError", text, None));
         }

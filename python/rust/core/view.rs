@@ -312,7 +312,7 @@ impl StridedMemoryView {
     #[new]
     #[pyo3(signature = (obj = None, stream_ptr = None))]
     fn new(py: Python<'_>, obj: Option<&Bound<'_, PyAny>>, stream_ptr: Option<&Bound<'_, PyAny>>) -> Outcome<Self> {
-        // test_utils.py looks for these words.
+        // cuda.core's words.
         let (what, instead, view) = match obj {
             None => ("an empty StridedMemoryView", "one of its classmethods `from_...`", Self::empty()),
             Some(obj) => {

@@ -67,7 +67,7 @@ unsafe fn emptied<T>(out: *mut *mut T) -> PyResult<()> {
 unsafe fn view_of(py: Python<'_>, object: *mut c_void) -> PyResult<Bound<'_, StridedMemoryView>> {
     // SAFETY: this function's contract.
     let object = unsafe { Borrowed::from_ptr(py, object.cast()) };
-    // test_utils_dlpack.py looks for these words.
+    // cuda.core's words.
     object
         .cast::<StridedMemoryView>()
         .map(|view| view.to_owned())
@@ -118,7 +118,7 @@ unsafe extern "C" fn object_of_tensor(tensor: *mut DLManagedTensorVersioned, out
         // SAFETY: this function's contract.
         unsafe { emptied(out) }?;
         if tensor.is_null() {
-            // test_utils_dlpack.py looks for these words.
+            // cuda.core's words.
             return Err(PyRuntimeError::new_err("tensor cannot be NULL").into());
         }
         // SAFETY: this function's contract.

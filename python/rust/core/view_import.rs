@@ -39,7 +39,7 @@ pub fn integer(argument: &Bound<'_, PyAny>) -> PyResult<i64> {
 fn consumer(stream_ptr: Option<&Bound<'_, PyAny>>) -> Outcome<i64> {
     match stream_ptr {
         Some(stream) => Ok(integer(stream)?),
-        // test_utils_dlpack.py looks for these words.
+        // cuda.core's words.
         None => Err(refused("stream=None is ambiguous with view(): pass a stream, or -1 for no order")),
     }
 }
@@ -59,7 +59,7 @@ pub fn of_any(object: &Bound<'_, PyAny>, stream_ptr: Option<&Bound<'_, PyAny>>) 
     }
     match object.getattr_opt(intern!(py, "__cuda_array_interface__"))? {
         Some(said) => Ok((Found::Interface, of_cuda(object, &said, stream_ptr)?)),
-        // test_utils.py looks for these words.
+        // cuda.core's words.
         None => {
             let kind = object.get_type().qualname()?;
             Err(refused(format!("the input object, a {kind}, does not support any data exchange protocol")))
@@ -166,7 +166,7 @@ pub fn of_host_interface(object: &Bound<'_, PyAny>) -> Outcome<StridedMemoryView
 
 fn check_interface(said: &Bound<'_, PyDict>, whose: &str) -> Outcome {
     let py = said.py();
-    // test_utils.py looks for these words.
+    // cuda.core's words.
     if item(said, intern!(py, "version"))?.extract::<i64>()? < 3 {
         return Err(refused(format!("only {whose} Array Interface v3 or above is supported")));
     }

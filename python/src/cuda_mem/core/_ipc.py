@@ -159,7 +159,7 @@ def export_buffer(buffer: Buffer) -> IPCBufferDescriptor:
 
 
 def import_buffer(cls: type[Buffer], mr: Any, ipc_descriptor: Any, stream: Any) -> Buffer:
-    """The buffer of another process. The texts are those that memory_ipc/test_errors.py looks for."""
+    """The buffer of another process. Refusals have cuda.core's words."""
     if not getattr(mr, "is_ipc_enabled", False):
         raise RuntimeError("Memory resource is not IPC-enabled")
     if not isinstance(ipc_descriptor, IPCBufferDescriptor):

@@ -72,7 +72,7 @@ class AccessedBySetProxy(DriverSet["Device | Host"]):
             raise TypeError(f"expected Device or Host, got {type(value).__name__}")
         kind = _needed(value)[0]
         if kind not in ("device", "host"):
-            # memory/test_managed_ops.py looks for this text.
+            # cuda.core's words.
             raise ValueError(f"accessed_by does not support location_type='{kind}'")
         return value
 
