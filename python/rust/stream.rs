@@ -7,11 +7,17 @@ use crate::signals;
 use core::ptr;
 use core::time::Duration;
 use cuda_mem::StreamOptions;
+use pyo3::intern;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
+/// The handles of the default streams.
+pub const LEGACY: usize = 1;
+pub const PER_THREAD: usize = 2;
+
 /// A stream: work on it runs in order. Objects of other libraries that have `__cuda_stream__` are streams too: each
-/// argument `stream` takes them.
+/// argument `stream` takes them. Such an object lives while buffers and streams on its stream are open, also if only the
+/// object itself has them.
 ///
 /// >>> stream = cuda_mem.Stream()
 /// >>> stream.synchronize()
@@ -59,23 +65,36 @@ pub fn with_stream<R>(
 
 /// A stream of another library, which lives as long as the result and what is made from it.
 fn borrow(context: &cuda_mem::Context, object: &Bound<'_, PyAny>) -> Outcome<cuda_mem::Stream> {
-    let Ok(method) = object.getattr("__cuda_stream__") else {
-        let text = format!("stream must be a Stream, an object with __cuda_stream__, or None, not {}", shown(object));
-        return Err(pyo3::exceptions::PyTypeError::new_err(text).into());
-    };
-    // The protocol is a method; some libraries made it an attribute.
-    let answer = if method.is_callable() { method.call0()? } else { method };
-    let (version, handle): (u32, usize) = answer.extract()?;
-    if version != 0 {
-        return Err(refused(format!("__cuda_stream__ has version {version}, but this release knows version 0 only")));
+    match protocol(object)? {
+        Some((0, handle)) => Ok(from_handle(context, handle, Some(object))),
+        Some((version, _)) => {
+            Err(refused(format!("__cuda_stream__ has version {version}, but this release knows version 0 only")))
+        }
+        None => {
+            let text =
+                format!("stream must be a Stream, an object with __cuda_stream__, or None, not {}", shown(object));
+            Err(pyo3::exceptions::PyTypeError::new_err(text).into())
+        }
     }
-    Ok(from_handle(context, handle, Some(object)))
 }
 
-fn from_handle(context: &cuda_mem::Context, handle: usize, owner: Option<&Bound<'_, PyAny>>) -> cuda_mem::Stream {
+/// What an object says by `__cuda_stream__`: a version and a handle. None if it has no such attribute.
+pub fn protocol(object: &Bound<'_, PyAny>) -> PyResult<Option<(u32, usize)>> {
+    let Some(method) = object.getattr_opt(intern!(object.py(), "__cuda_stream__"))? else { return Ok(None) };
+    // The protocol is a method; some libraries made it an attribute.
+    let answer = if method.is_callable() { method.call0()? } else { method };
+    answer.extract().map(Some)
+}
+
+/// The stream of a handle, which its owner keeps.
+///
+/// Python's garbage collector does not see the reference to the owner. It ends the objects of a cycle in any order, so it
+/// could end what an owner's stream is made of (by its `__del__`, or that of an attribute) before a buffer that the owner
+/// keeps has queued its free there. So an owner that keeps buffers or streams of its own stream lives until they are closed.
+pub fn from_handle(context: &cuda_mem::Context, handle: usize, owner: Option<&Bound<'_, PyAny>>) -> cuda_mem::Stream {
     match handle {
-        0 | 1 => cuda_mem::Stream::legacy_default(context),
-        2 => cuda_mem::Stream::per_thread_default(context),
+        0 | LEGACY => cuda_mem::Stream::legacy_default(context),
+        PER_THREAD => cuda_mem::Stream::per_thread_default(context),
         handle => {
             let raw = ptr::with_exposed_provenance_mut(handle);
             // SAFETY: the object that owns the stream lives as long as the result and its clones; without an owner, the

@@ -1,9 +1,11 @@
 """Uses of cuda_mem.core that would crash, hang or read other memory: closes beside copies, drops, wrong sizes and addresses."""
 
 import ctypes
+import gc
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,6 +144,44 @@ def test_a_drop_waits_without_the_interpreters_lock(device: Device, stream: Stre
     if kind == "native":
         home.synchronize()
     assert ran == ["ran"]
+
+
+@pytest.mark.parametrize("kind", ["core", "native"])
+def test_an_owner_of_a_stream_outlives_buffers_that_it_keeps(device: Device, kind: str) -> None:
+    ended: list[str] = []
+
+    class Inner:
+        """What the stream is made of. The collector could end it before the buffers."""
+
+        def __init__(self) -> None:
+            self.stream = device.create_stream()
+
+        def __del__(self) -> None:
+            ended.append("stream")
+
+    class Owner:
+        def __init__(self) -> None:
+            self.inner, self.kept = Inner(), list[Any]()
+
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return self.inner.stream.__cuda_stream__()
+
+    owner = Owner()
+    if kind == "core":
+        owner.kept += [DeviceMemoryResource(device).allocate(64, stream=owner), device.create_stream(owner)]
+    else:
+        owner.kept += [cuda_mem.Pool(cuda_mem.DeviceMemory()).allocate(64, stream=owner)]
+        owner.kept += [cuda_mem.DeviceMemory().allocate(64, stream=owner)]
+    found = weakref.ref(owner)
+    del owner
+    gc.collect()
+    kept = found()
+    assert kept is not None and not ended
+    for thing in kept.kept:
+        thing.close()
+    del kept, thing
+    gc.collect()
+    assert found() is None and ended == ["stream"]
 
 
 @pytest.mark.parametrize(("address", "size"), [(0, 64), (4096, 2**63 + 5), (2**64 - 4, 8)])

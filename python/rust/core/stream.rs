@@ -6,15 +6,10 @@ use crate::closable::Closable;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::signals;
-use core::ptr;
+use crate::stream::{LEGACY, PER_THREAD, from_handle, protocol};
 use cuda_mem::StreamOptions;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use std::sync::Arc;
-
-/// The handles of the default streams.
-const LEGACY: usize = 1;
-const PER_THREAD: usize = 2;
 
 /// What `cuda_mem.core.Stream` derives from.
 #[pyclass(frozen, weakref, subclass, module = "cuda_mem._native.core")]
@@ -29,63 +24,46 @@ enum Inner {
     Of(Closable<cuda_mem::Stream>),
 }
 
-/// A default stream of a context.
-fn default_of(context: &cuda_mem::Context, handle: usize) -> cuda_mem::Stream {
-    match handle {
-        PER_THREAD => cuda_mem::Stream::per_thread_default(context),
-        _ => cuda_mem::Stream::legacy_default(context),
-    }
-}
-
 /// The stream of an argument. `home` is the context of default streams; without it, it is the current one.
 pub fn of_argument(object: &Bound<'_, PyAny>, home: Option<&cuda_mem::Context>) -> Outcome<cuda_mem::Stream> {
     if let Ok(stream) = object.cast::<StreamBase>() {
         return stream.get().stream(home);
     }
-    let Ok(method) = object.getattr("__cuda_stream__") else {
-        let kind = object.get_type().qualname()?;
-        let text =
-            format!("Argument 'stream' must be a Stream, a GraphBuilder or an object with __cuda_stream__, not {kind}");
-        return Err(PyTypeError::new_err(text).into());
-    };
-    let answer = if method.is_callable() { method.call0()? } else { method };
-    let (version, handle): (u32, usize) = answer.extract()?;
-    if version != 0 {
-        return Err(
-            PyRuntimeError::new_err(format!("__cuda_stream__ has version {version}, but only 0 is known")).into()
-        );
+    match protocol(object)? {
+        Some((0, handle)) => foreign(handle, home, Some(object)),
+        Some((version, _)) => {
+            let text = format!("__cuda_stream__ has version {version}, but only 0 is known");
+            Err(PyRuntimeError::new_err(text).into())
+        }
+        None => {
+            let kind = object.get_type().qualname()?;
+            let text = format!(
+                "Argument 'stream' must be a Stream, a GraphBuilder or an object with __cuda_stream__, not {kind}"
+            );
+            Err(PyTypeError::new_err(text).into())
+        }
     }
-    foreign(handle, home, Some(object))
 }
 
-/// A stream of another library.
+/// A stream of another library, or a default stream.
 fn foreign(
     handle: usize,
     home: Option<&cuda_mem::Context>,
     owner: Option<&Bound<'_, PyAny>>,
 ) -> Outcome<cuda_mem::Stream> {
-    if handle <= PER_THREAD {
-        return Ok(default_of(&home.map_or_else(|| needed("stream"), |home| Ok(home.clone()))?, handle));
-    }
-    let (context, raw) = (current::of_stream(handle)?, ptr::with_exposed_provenance_mut(handle));
-    // SAFETY: the object that owns the stream lives as long as the result; without an owner, the documentation of
-    // `Stream.from_handle` requires it of the program.
-    Ok(unsafe {
-        match owner {
-            Some(owner) => cuda_mem::Stream::borrow_with_owner(&context, raw, Arc::new(owner.clone().unbind())),
-            None => cuda_mem::Stream::borrow_raw(&context, raw),
-        }
-    })
+    let context = match home {
+        _ if handle > PER_THREAD => current::of_stream(handle)?,
+        Some(home) => home.clone(),
+        None => needed("stream")?,
+    };
+    Ok(from_handle(&context, handle, owner))
 }
 
 impl StreamBase {
     /// The stream, if it is open.
     pub fn stream(&self, home: Option<&cuda_mem::Context>) -> Outcome<cuda_mem::Stream> {
         match &self.inner {
-            Inner::Default(handle) => match home {
-                Some(home) => Ok(default_of(home, *handle)),
-                None => Ok(default_of(&needed("stream")?, *handle)),
-            },
+            Inner::Default(handle) => foreign(*handle, home, None),
             Inner::Of(stream) => Ok(stream.open("Stream")?.clone()),
         }
     }

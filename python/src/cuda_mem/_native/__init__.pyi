@@ -712,7 +712,8 @@ class RingPool(MemoryResource):
 class Stream:
     """
     A stream: work on it runs in order. Objects of other libraries that have `__cuda_stream__` are streams too: each
-    argument `stream` takes them.
+    argument `stream` takes them. Such an object lives while buffers and streams on its stream are open, also if only the
+    object itself has them.
 
     >>> stream = cuda_mem.Stream()
     >>> stream.synchronize()
