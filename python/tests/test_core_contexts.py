@@ -1,33 +1,8 @@
 """Contexts of cuda_mem.core: which calls make the primary one, and that other threads of Python run meanwhile."""
 
-import os
-import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
-import pytest
-
-# The software GPU, of which the first use of a primary context ends when a thread of Python has counted on.
-SLOW_DRIVER = """
-#include <dlfcn.h>
-#include <unistd.h>
-
-volatile int beats;
-
-int cuDevicePrimaryCtxRetain(void **context, int device)
-{
-    int (*retain)(void **, int) = dlsym(RTLD_NEXT, "cuDevicePrimaryCtxRetain");
-    for (int tries = 0, before = beats; beats < before + 2; tries++) {
-        if (tries == 3000) {
-            return 999;
-        }
-        usleep(1000);
-    }
-    return retain(context, device);
-}
-"""
+from conftest import run_beside_a_thread, run_program
 
 # Each is done on a thread of its own, because a thread keeps the primary contexts that it has met.
 CALLS = {
@@ -46,39 +21,11 @@ CALLS = {
 }
 
 
-def run(program: str, **environment: str) -> None:
-    """Runs a program of Python on the software GPU."""
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-
-
 def test_threads_run_while_a_primary_context_is_made(tmp_path: Path) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("contexts that take long: a C compiler is missing: apt-get install gcc")
-    (tmp_path / "slow.c").write_text(SLOW_DRIVER)
-    library = tmp_path / "libslow.so"
-    software = os.environ["CUDA_MEM_LIBCUDA"]
-    command = [compiler, "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, tmp_path / "slow.c", "-Wl,--no-as-needed"]
-    subprocess.run([*command, software, "-ldl"], check=True)
-    run(
+    run_beside_a_thread(
         f"""
-        import ctypes, threading, time
         import cuda_mem
         from cuda_mem.core import *
-
-        beats = ctypes.c_int.in_dll(ctypes.CDLL({str(library)!r}), "beats")
-        def count():
-            while True:
-                beats.value += 1
-                time.sleep(0.001)
-        threading.Thread(target=count, daemon=True).start()
 
         Device(0).set_current()
         STREAM = Device(0).create_stream()
@@ -96,12 +43,12 @@ def test_threads_run_while_a_primary_context_is_made(tmp_path: Path) -> None:
             thread.join()
         assert not failed, failed
         """,
-        CUDA_MEM_LIBCUDA=str(library),
+        tmp_path,
     )
 
 
 def test_the_current_device_needs_no_primary_context() -> None:
-    run(
+    run_program(
         """
         import ctypes, os
         import cuda_mem

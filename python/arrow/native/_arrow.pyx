@@ -97,10 +97,12 @@ cdef class Context(_Weakrefable):
         count = Context.get_num_devices()
         if not 0 <= device_number < count:
             raise ValueError(f"device_number argument must be non-negative less than {count}")
-        if handle == 0:
-            self.context = GetResultValue(CContext.primary(device_number))
-        else:
-            self.context = GetResultValue(CContext.borrow(device_number, handle))
+        # The first use of a primary context makes it.
+        with nogil:
+            if handle == 0:
+                self.context = GetResultValue(CContext.primary(device_number))
+            else:
+                self.context = GetResultValue(CContext.borrow(device_number, handle))
 
     cdef CContext* get(self) except NULL:
         if not self.context:
@@ -110,7 +112,11 @@ cdef class Context(_Weakrefable):
     @staticmethod
     def get_num_devices():
         """The number of devices."""
-        return GetResultValue(CContext.device_count())
+        cdef int count
+        # The first call loads the driver.
+        with nogil:
+            count = GetResultValue(CContext.device_count())
+        return count
 
     @staticmethod
     def from_numba(context=None):

@@ -154,11 +154,9 @@ std::shared_ptr<arrow::MemoryManager> Context::memory_manager() { return std::ma
 
 arrow::Status Context::wait_for(void *event)
 {
-    ARROW_ASSIGN_OR_RAISE(const auto memory, allocate(1));
-    // The library takes events of others with arrays only, so this is one of a byte of our own.
-    const void *buffers[] = {reinterpret_cast<const void *>(memory->address())};
+    // The library takes events of others with arrays only. In this one is a buffer of no bytes, whose address nobody uses.
+    const void *buffers[] = {this};
     ArrowDeviceArray array{};
-    array.array.length = 1;
     array.array.n_buffers = 1;
     array.array.buffers = buffers;
     array.array.release = [](ArrowArray *released) { released->release = nullptr; };
@@ -167,7 +165,7 @@ arrow::Status Context::wait_for(void *event)
     array.sync_event = event;
     return checked([&] {
         const auto imported = cudamem::arrow_array::import(&array);
-        const auto buffer = imported.buffer(0, 1, stream_);
+        const auto buffer = imported.buffer(0, 0, stream_);
         stream_.synchronize();
     });
 }

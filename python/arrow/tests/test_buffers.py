@@ -2,11 +2,13 @@
 
 import gc
 import sys
+from pathlib import Path
 
 import cuda_mem
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import run_beside_a_thread
 from cuda_mem import arrow
 
 
@@ -24,6 +26,10 @@ def test_contexts_of_a_device_share_their_count(context: arrow.Context) -> None:
     assert arrow.Context(0).bytes_allocated == before + 100, "a slice has the memory"
     del part
     assert context.bytes_allocated == before
+
+
+def test_threads_run_while_a_context_is_made(tmp_path: Path) -> None:
+    run_beside_a_thread("from cuda_mem import arrow; arrow.Context(0).new_buffer(8)", tmp_path)
 
 
 def test_a_context_of_another_device_is_refused(context: arrow.Context) -> None:
