@@ -1,23 +1,19 @@
 //! Buffers.
 
+mod uses;
+
 use crate::array::Array;
+use crate::buffer_protocol::{Views, byte_of, cast_to_bytes, readable};
 use crate::capsule::{self, Request};
-use crate::closable::{Closable, Open};
+use crate::closable::Closable;
 use crate::context::Context;
-use crate::detached;
 use crate::drop_errors;
-use crate::error::{Outcome, raise, refused, shown};
+use crate::error::{Outcome, refused};
 use crate::signals;
 use crate::stream::{Stream, with_stream};
 use core::ffi::{c_int, c_void};
-use core::ops::Deref;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use cuda_mem::buffer::GrowableBuffer;
-use cuda_mem::interchange::SharedTensor;
-use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{Accessibility, Growth};
+use cuda_mem::memory::Growth;
 use cuda_mem_dynamic::{Content, Memory, with};
-use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -35,8 +31,7 @@ use pyo3::types::{PyBytes, PyInt, PyMemoryView, PySlice};
 #[pyclass(frozen, weakref, module = "cuda_mem")]
 pub struct Buffer {
     memory: Closable<Memory>,
-    /// Live views by the buffer protocol, which keep the memory where it is.
-    views: AtomicUsize,
+    views: Views,
     /// Whether a free neither calls the driver nor waits.
     quick_frees: bool,
     /// Whether this is a slice: its close gives up its share only, and while it lives, `close` of the whole buffer raises an
@@ -44,160 +39,10 @@ pub struct Buffer {
     is_part: bool,
 }
 
-/// The bytes of an object with the buffer protocol.
-pub struct Bytes(PyBuffer<u8>);
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self.0.len_bytes() {
-            0 => &[],
-            // SAFETY: the view is contiguous, and its object keeps the memory while this lives. That the program does not
-            // write it meanwhile is Python's rule for such views.
-            size => unsafe { core::slice::from_raw_parts(self.0.buf_ptr().cast(), size) },
-        }
-    }
-}
-
-/// The bytes of an argument, such as bytes, a memoryview or a numpy array of any type of values.
-pub fn readable(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<Bytes> {
-    let view = cast_to_bytes(argument, object)?;
-    Ok(Bytes(view))
-}
-
-/// The byte that an integer for Buffer.fill is, or the text of the refusal.
-pub fn byte_of(value: &Bound<'_, PyAny>) -> Result<u8, String> {
-    value.extract().map_err(|_| {
-        let value = shown(value);
-        format!("Buffer.fill: value is {value}, but an integer must be from 0 to 255: pass a larger pattern as bytes")
-    })
-}
-
-/// Whether elements of a format, as the module struct and PEP 3118 spell it, contain addresses: of objects of Python, or
-/// pointers.
-fn has_addresses(format: &str) -> bool {
-    // Names of fields stand between colons.
-    let types: String = format.split(':').step_by(2).collect();
-    let real = |place: usize| types[place + 1..].starts_with(['e', 'f', 'd', 'g']);
-    types.char_indices().any(|(place, code)| match code {
-        'O' | 'P' | '&' | 'X' | 'z' => true,
-        // Zf is a complex number, and a single Z a text's address.
-        'Z' => !real(place),
-        _ => false,
-    })
-}
-
-/// Whether an object has the buffer protocol.
-fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the object lives.
-    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
-}
-
-fn cast_to_bytes(argument: &str, object: &Bound<'_, PyAny>) -> Outcome<PyBuffer<u8>> {
-    let py = object.py();
-    if !has_buffer(object) {
-        let kind = object.get_type().qualname()?;
-        let text = format!(
-            "{argument} must be an object with the buffer protocol, such as bytes or a numpy array, not {kind}"
-        );
-        return Err(PyTypeError::new_err(text).into());
-    }
-    // memoryview.cast takes contiguous views of any type, and an empty one only as bytes.
-    let view = PyMemoryView::from(object)?;
-    let format: String = view.getattr("format")?.extract()?;
-    if has_addresses(&format) {
-        let dtype = match object.getattr_opt("dtype")? {
-            Some(dtype) => format!("dtype {}", dtype.str()?),
-            None => format!("format {format:?}"),
-        };
-        let text = format!(
-            "{argument} has elements of {dtype}, which are addresses and mean nothing elsewhere: pass numbers or bytes, as \
-             array.astype(\"float32\") does"
-        );
-        return Err(PyTypeError::new_err(text).into());
-    }
-    let is_contiguous: bool = view.getattr("c_contiguous")?.extract()?;
-    if !is_contiguous {
-        let text = format!("{argument} is not C-contiguous in memory: copy it first, as numpy.ascontiguousarray does");
-        return Err(refused(text));
-    }
-    let is_empty = view.getattr("nbytes")?.extract::<usize>()? == 0;
-    let bytes = if is_empty { PyBytes::new(py, b"").into_any() } else { view.call_method1("cast", ("B",))? };
-    Ok(PyBuffer::get(&bytes)?)
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // A free that waits may wait for work that calls Python.
-        if !self.quick_frees
-            && let Some(memory) = self.memory.end()
-        {
-            detached::end(memory);
-        }
-    }
-}
-
 impl Buffer {
     #[inline]
     pub fn new(memory: Memory, quick_frees: bool) -> Self {
-        Self { memory: memory.into(), views: AtomicUsize::new(0), quick_frees, is_part: false }
-    }
-
-    /// The memory, if the buffer is open.
-    #[inline]
-    pub fn open(&self) -> Outcome<Open<'_, Memory>> {
-        // A forked child takes no lock of an object.
-        cuda_mem::check_not_forked("use of a Buffer")?;
-        self.memory.open("Buffer")
-    }
-
-    /// Copies bytes to the buffer. The copy is done when this returns.
-    pub fn write(&self, py: Python<'_>, offset: usize, bytes: &[u8]) -> Outcome {
-        let memory = self.open()?;
-        let memory: &Memory = &memory;
-        let copy = || memory.write_aside(|content| with!(content, buffer => buffer.copy_from_slice(offset, bytes)));
-        Ok(signals::detach(py, copy)??)
-    }
-
-    /// The whole memory as an array of bytes, which shares its ownership.
-    pub fn tensor(&self) -> Outcome<SharedTensor> {
-        Ok(self.open()?.slice(0, usize::MAX)?.tensor())
-    }
-
-    /// The size, 0 if the buffer is closed.
-    fn len(&self) -> Outcome<usize> {
-        if self.is_closed() { Ok(0) } else { Ok(with!(&*self.open()?.read(), buffer => buffer.len())) }
-    }
-
-    fn refuse_views(&self, call: &str) -> Outcome {
-        match self.views.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            count => {
-                let text =
-                    format!("Buffer.{call}: {count} memoryviews or numpy arrays of the memory live: delete them first");
-                Err(raise("SharedError", text, None))
-            }
-        }
-    }
-
-    fn with_growable<R: Send>(
-        &self,
-        py: Python<'_>,
-        call: &str,
-        work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R> + Send,
-    ) -> Outcome<R> {
-        self.refuse_views(call)?;
-        let memory = self.open()?;
-        let memory: &Memory = &memory;
-        match signals::detach(py, || memory.with_growable(work))? {
-            Some(done) => Ok(done?),
-            None => {
-                let text = "the Buffer does not grow: VirtualMemory.allocate_growable makes one that does, until it is \
-                            sliced, exported or viewed";
-                Err(refused(text))
-            }
-        }
+        Self { memory: memory.into(), views: Views::default(), quick_frees, is_part: false }
     }
 }
 
@@ -234,7 +79,7 @@ impl Buffer {
     /// The home stream.
     #[getter]
     fn stream(&self) -> Outcome<Stream> {
-        Ok(Stream { inner: with!(&*self.open()?.read(), buffer => buffer.stream().clone()) })
+        Ok(Stream { inner: self.home()? })
     }
 
     /// The context.
@@ -271,8 +116,7 @@ impl Buffer {
     fn set_stream(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
         let memory = self.open()?;
         let memory: &Memory = &memory;
-        let home = with!(&*memory.read(), buffer => buffer.stream().clone());
-        with_stream(Some(stream), &home, |stream| {
+        with_stream(Some(stream), &self.home()?, |stream| {
             Ok(py.detach(|| with!(&mut *memory.write(), buffer => buffer.set_stream(stream)))?)
         })
     }
@@ -284,15 +128,14 @@ impl Buffer {
     fn record_use(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> Outcome {
         let memory = self.open()?;
         let memory: &Memory = &memory;
-        let home = with!(&*memory.read(), buffer => buffer.stream().clone());
-        with_stream(Some(stream), &home, |stream| {
+        with_stream(Some(stream), &self.home()?, |stream| {
             Ok(py.detach(|| with!(&*memory.read(), buffer => buffer.record_use(stream)))?)
         })
     }
 
     /// Waits for the work of the home stream so far.
     fn synchronize(&self, py: Python<'_>) -> Outcome {
-        let home = with!(&*self.open()?.read(), buffer => buffer.stream().clone());
+        let home = self.home()?;
         Ok(signals::detach(py, || home.synchronize())??)
     }
 
@@ -373,9 +216,9 @@ impl Buffer {
 
     /// Whether two buffers have the same bytes. Waits for the work of both.
     fn equals(&self, py: Python<'_>, other: PyRef<'_, Buffer>) -> Outcome<bool> {
+        let homes = [self.home()?, other.home()?];
         let (memory, other) = (self.open()?, other.open()?);
         let (memory, other): (&Memory, &Memory) = (&memory, &other);
-        let homes = [memory, other].map(|memory| with!(&*memory.read(), buffer => buffer.stream().clone()));
         Ok(signals::detach(py, || {
             // The wait of the comparison itself keeps its memory, and is not cut.
             homes.iter().try_for_each(|home| home.synchronize())?;
@@ -387,33 +230,18 @@ impl Buffer {
     /// this; for other memory it does nothing.
     #[pyo3(signature = (offset = 0, size = None))]
     fn flush(&self, py: Python<'_>, offset: usize, size: Option<usize>) -> Outcome {
-        let memory = self.host_memory("flush")?;
-        let memory: &Memory = &memory;
-        let size = size.unwrap_or(usize::MAX);
-        let flush = || {
-            memory.with_host_range(offset, size, |resource, start, size| {
-                // SAFETY: `with_host_range` checks that the range is the buffer's, which is open.
-                unsafe { resource.flush(start, size) }
-            })
-        };
-        Ok(py.detach(flush)?)
+        // SAFETY: the range is the buffer's, which is open.
+        self.on_host(py, "flush", offset, size, |resource, start, size| unsafe { resource.flush(start, size) })
     }
 
     /// Makes the device's writes to a range visible to the CPU, once the device's work is done: wait for it first.
     /// Non-coherent mapped memory needs this; for other memory it does nothing.
     #[pyo3(signature = (offset = 0, size = None))]
     fn invalidate(&self, py: Python<'_>, offset: usize, size: Option<usize>) -> Outcome {
-        let memory = self.host_memory("invalidate")?;
-        let memory: &Memory = &memory;
-        let size = size.unwrap_or(usize::MAX);
-        let invalidate = || {
-            memory.with_host_range(offset, size, |resource, start, size| {
-                // SAFETY: as in `flush`; programs reach the memory by views of Python only, so no Rust reference to it
-                // exists.
-                unsafe { resource.invalidate(start, size) }
-            })
-        };
-        Ok(py.detach(invalidate)?)
+        // SAFETY: as in `flush`; programs reach the memory by views of Python only, so no Rust reference to it exists.
+        self.on_host(py, "invalidate", offset, size, |resource, start, size| unsafe {
+            resource.invalidate(start, size)
+        })
     }
 
     /// A part of the memory as a buffer of its own, which shares its ownership. Without `size`, all the rest.
@@ -497,11 +325,11 @@ impl Buffer {
     fn close(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> Outcome {
         cuda_mem::check_not_forked("Buffer.close")?;
         drop_errors::warn(py)?;
-        if stream.is_some() && !self.is_closed() {
-            self.set_stream(py, stream.ok_or_else(|| refused("no stream"))?)?;
+        if let Some(stream) = stream.filter(|_| !self.is_closed()) {
+            self.set_stream(py, stream)?;
         }
         let mut place = self.memory.change("Buffer.close")?;
-        self.refuse_views("close")?;
+        self.views.refuse("close")?;
         let Some(memory) = &mut *place else { return Ok(()) };
         let is_part = self.is_part;
         // SAFETY: after a success the value is only dropped.
@@ -568,27 +396,16 @@ impl Buffer {
             (buffer.host_pointer_if_any(), buffer.len(), buffer.stream().clone())
         });
         // Before the wait, so that the memory stays.
-        this.views.fetch_add(1, Ordering::Relaxed);
+        this.views.add();
         drop(memory);
-        let waited = signals::detach(slf.py(), || home.synchronize())
-            .and_then(|waited| Ok(waited.map_err(crate::error::Failure::from)?));
-        let filled = waited.and_then(|()| {
-            let pointer = pointer.unwrap_or(core::ptr::dangling_mut()).cast::<c_void>();
-            // SAFETY: Python passes a view to fill; the memory stays while `views` counts it.
-            match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length as ffi::Py_ssize_t, 0, flags) } {
-                0 => Ok(()),
-                _ => Err(PyErr::fetch(slf.py())),
-            }
-        });
-        if filled.is_err() {
-            this.views.fetch_sub(1, Ordering::Relaxed);
-        }
-        filled
+        let pointer = pointer.unwrap_or(core::ptr::dangling_mut()).cast::<c_void>();
+        // SAFETY: Python passes a view to fill; the memory stays while `views` counts it.
+        unsafe { this.views.fill(&slf, (view, flags), (pointer, length), Some(home)) }
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         let _ = view;
-        self.views.fetch_sub(1, Ordering::Relaxed);
+        self.views.end();
     }
 
     /// Memory is not pickled: another process would get a copy, not the memory.
@@ -611,24 +428,5 @@ impl Buffer {
             Err(_) if cuda_mem::check_not_forked("repr").is_err() => "Buffer(of the parent process)".to_owned(),
             Err(_) => "Buffer(closing)".to_owned(),
         }
-    }
-}
-
-impl Buffer {
-    fn accessibility(&self) -> Outcome<Accessibility> {
-        Ok(with!(&*self.open()?.read(), buffer => buffer.accessibility()))
-    }
-
-    /// The memory, if the CPU addresses it or it is empty.
-    fn host_memory(&self, call: &str) -> Outcome<Open<'_, Memory>> {
-        let memory = self.open()?;
-        if memory.host_pointer().is_none() && with!(&*memory.read(), buffer => !buffer.is_empty()) {
-            let text = format!(
-                "Buffer.{call}: the CPU does not address this memory: copy it with to_bytes or copy_to, or allocate from \
-                 MappedMemory, PinnedMemory or ManagedMemory"
-            );
-            return Err(raise("ExchangeError", text, None));
-        }
-        Ok(memory)
     }
 }

@@ -16,6 +16,7 @@ extern crate cudamem;
 
 mod array;
 mod buffer;
+mod buffer_protocol;
 mod capsule;
 mod closable;
 mod context;

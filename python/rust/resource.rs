@@ -1,6 +1,7 @@
 //! Sources of memory.
 
 use crate::buffer::Buffer;
+use crate::buffer_protocol::readable;
 use crate::context::{Context, context_of};
 use crate::drop_errors;
 use crate::error::{Outcome, refused};
@@ -58,7 +59,7 @@ impl MemoryResource {
     /// copies them. The copy is done when this returns.
     #[pyo3(signature = (data, *, stream = None))]
     fn copy_of(&self, py: Python<'_>, data: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Outcome<Buffer> {
-        let view = crate::buffer::readable("data", data)?;
+        let view = readable("data", data)?;
         let buffer = self.allocate(py, view.len(), stream)?;
         buffer.write(py, 0, &view)?;
         Ok(buffer)

@@ -170,7 +170,7 @@ def test_another_thread_may_use_and_close_a_buffer() -> None:
 def test_growth_under_a_view_is_refused() -> None:
     buffer = cuda_mem.PinnedMemory().allocate(8)
     view = memoryview(buffer)
-    with pytest.raises(cuda_mem.SharedError, match="1 memoryviews"):
+    with pytest.raises(cuda_mem.SharedError, match="1 users"):
         buffer.grow_to(16)
     view.release()
     buffer.close()

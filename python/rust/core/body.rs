@@ -1,15 +1,13 @@
 //! The memory of a buffer, and its free.
 
 use super::stream::of_argument;
-use super::{calls, current};
-use crate::error::{Failure, shown};
+use crate::detached;
+use crate::error::Failure;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{Accessibility, PointerInfo};
 use cuda_mem::{SharedBuffer, Stream};
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat};
+use pyo3::types::PyDict;
 
 /// What an open buffer has.
 pub struct Body {
@@ -64,6 +62,33 @@ impl NotFreed {
 }
 
 impl Body {
+    /// Frees the memory of a buffer that ends without a close. Errors become warnings.
+    pub fn end(mut self) {
+        match &self.memory {
+            // The drop of the memory frees it. It may wait for work that calls Python.
+            Held::Whole(_) | Held::Imported(_) => {
+                detached::end(core::mem::replace(&mut self.memory, Held::Foreign { stream: None, context: None }));
+            }
+            Held::Foreign { .. } if self.resource.is_none() => {}
+            // The parent frees it.
+            Held::Foreign { .. } if cuda_mem::check_not_forked("Buffer").is_err() => core::mem::forget(self),
+            Held::Foreign { .. } => {
+                let _ = Python::try_attach(|py| {
+                    // The exception on its way, if one ends the buffer: the resource's calls would replace it.
+                    let raised = PyErr::take(py);
+                    let resource = self.resource.as_ref().map(|resource| resource.clone_ref(py));
+                    if let Err(failed) = self.free(py, None) {
+                        PyErr::from(failed.error)
+                            .write_unraisable(py, resource.as_ref().map(|resource| resource.bind(py)));
+                    }
+                    if let Some(raised) = raised {
+                        raised.restore(py);
+                    }
+                });
+            }
+        }
+    }
+
     /// Frees the memory. An error returns what is left.
     pub fn free(mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> Result<(), Box<NotFreed>> {
         let given = match stream.map(|stream| of_argument(stream, None)).transpose() {
@@ -114,42 +139,4 @@ impl Body {
 /// The default stream of `cuda_mem.core`.
 fn default_stream(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(intern!(py, "cuda_mem.core._stream"))?.call_method0(intern!(py, "default_stream"))
-}
-
-/// An address: an integer, an object that becomes one, or None for 0.
-pub fn address(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    if object.is_none() {
-        return Ok(0);
-    }
-    match object.extract::<u64>() {
-        Ok(address) => Ok(address),
-        // Handles of cuda-bindings have no `__index__`.
-        Err(_) if !object.is_instance_of::<PyFloat>() && object.hasattr(intern!(object.py(), "__int__"))? => {
-            object.call_method0(intern!(object.py(), "__int__"))?.extract()
-        }
-        Err(_) => {
-            Err(PyTypeError::new_err(format!("an address must be an integer or a handle, not {}", shown(object))))
-        }
-    }
-}
-
-/// What the driver says about an address of no resource.
-pub fn facts_of(address: u64) -> cuda_mem::Result<(Accessibility, i32)> {
-    let driver = calls::driver("cuPointerGetAttributes")?;
-    let context = match current::current(&driver) {
-        Ok(Some(context)) => context,
-        _ => current::primary(&driver, 0)?,
-    };
-    let info = PointerInfo::of(&context, address)?;
-    Ok((info.accessibility, info.device.unwrap_or(-1)))
-}
-
-/// A context for memory of another library: the current one, or that of the pointer.
-pub fn context_of(address: u64) -> cuda_mem::Result<cuda_mem::Context> {
-    let (_, ordinal) = facts_of(address)?;
-    let driver = calls::driver("Buffer")?;
-    match current::current(&driver) {
-        Ok(Some(context)) => Ok(context),
-        _ => current::primary(&driver, ordinal.max(0)),
-    }
 }

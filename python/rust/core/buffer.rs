@@ -1,21 +1,18 @@
 //! Buffers: memory of a resource, of another library, or of a resource that is written in Python.
 
-use super::body::{Body, Held, NotFreed, address, facts_of};
-use super::resource::MemoryResource;
+use super::body::{Body, Held, NotFreed};
+use super::foreign::{self, facts_of};
 use super::stream::of_argument;
-use super::{calls, current, export, transfer};
-use crate::buffer::{byte_of, readable};
+use super::{export, transfer};
+use crate::buffer_protocol::{Views, byte_of, readable};
 use crate::capsule::{self, Request};
 use crate::closable::{Closable, NotOpen, Open};
-use crate::detached;
 use crate::drop_errors;
-use crate::error::{Outcome, raise, shown};
-use crate::signals;
+use crate::error::Outcome;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::memory::Accessibility;
 use cuda_mem::memory::kind::Any;
-use pyo3::exceptions::{PyBufferError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
@@ -31,8 +28,7 @@ pub struct Buffer {
     body: Closable<Body>,
     /// Address and size.
     place: (u64, usize),
-    /// Live views and exports, which keep the memory where it is.
-    views: AtomicUsize,
+    views: Views,
     /// Whether another process made the memory.
     is_mapped: bool,
     /// What the driver says about memory of no resource. Asked once.
@@ -52,7 +48,7 @@ impl Buffer {
         Self {
             place: (body.address, body.size),
             body: body.into(),
-            views: AtomicUsize::new(0),
+            views: Views::default(),
             is_mapped,
             facts: OnceLock::new(),
             origin: OnceLock::new(),
@@ -90,7 +86,7 @@ impl Buffer {
     pub fn open_view(&self) -> Outcome<Open<'_, Body>> {
         let body = self.open()?;
         // A close reads the count with the lock that `body` has.
-        self.views.fetch_add(1, Ordering::Relaxed);
+        self.views.add();
         Ok(body)
     }
 
@@ -99,7 +95,7 @@ impl Buffer {
     }
 
     pub fn end_view(&self) {
-        self.views.fetch_sub(1, Ordering::Relaxed);
+        self.views.end();
     }
 
     /// Who may address the memory, and the device: that of the resource, or what the driver says about the address.
@@ -137,45 +133,17 @@ impl Buffer {
     /// Takes the memory out, for its free.
     fn take(&self) -> Outcome<Option<Body>> {
         let mut body = self.body.change("Buffer.close")?;
-        match self.views.load(Ordering::Relaxed) {
-            count if count > 0 && body.is_some() => {
-                let text = format!(
-                    "Buffer.close: the memory has {count} users, which are memoryviews, numpy arrays or arrays of other \
-                     libraries: delete them first"
-                );
-                Err(raise("SharedError", text, None))
-            }
-            _ => Ok(body.take()),
+        if body.is_some() {
+            self.views.refuse("close")?;
         }
+        Ok(body.take())
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(mut body) = self.body.end() else { return };
-        match &body.memory {
-            // The drop of the memory frees it, and its errors become warnings. It may wait for work that calls Python.
-            Held::Whole(_) | Held::Imported(_) => {
-                let memory = core::mem::replace(&mut body.memory, Held::Foreign { stream: None, context: None });
-                detached::end(memory);
-            }
-            Held::Foreign { .. } if body.resource.is_none() => drop(body),
-            // The parent frees it.
-            Held::Foreign { .. } if cuda_mem::check_not_forked("Buffer").is_err() => core::mem::forget(body),
-            Held::Foreign { .. } => {
-                let _ = Python::try_attach(|py| {
-                    // The exception on its way, if one ends the buffer: the resource's calls would replace it.
-                    let raised = PyErr::take(py);
-                    let resource = body.resource.as_ref().map(|resource| resource.clone_ref(py));
-                    if let Err(failed) = body.free(py, None) {
-                        PyErr::from(failed.error)
-                            .write_unraisable(py, resource.as_ref().map(|resource| resource.bind(py)));
-                    }
-                    if let Some(raised) = raised {
-                        raised.restore(py);
-                    }
-                });
-            }
+        if let Some(body) = self.body.end() {
+            body.end();
         }
     }
 }
@@ -207,50 +175,7 @@ impl Buffer {
         owner: Option<Bound<'py, PyAny>>,
         stream: Option<Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        let py = class.py();
-        if mr.is_some() && owner.is_some() {
-            let text = "Buffer.from_handle: owner and memory resource cannot be both specified together: pass mr if it frees \
-                        the memory, or owner if that does";
-            return Err(PyValueError::new_err(text).into());
-        }
-        let mut context = None;
-        match &mr {
-            None if stream.is_some() => {
-                return Err(PyValueError::new_err(
-                    "Buffer.from_handle: stream requires a memory resource (mr), whose deallocate takes it",
-                )
-                .into());
-            }
-            // Memory of the host alone needs no driver.
-            Some(mr) if !mr.is_instance_of::<MemoryResource>() => {
-                let text = format!(
-                    "Buffer.from_handle: mr is {}, but it must be a cuda_mem.core.MemoryResource, whose deallocate frees the \
-                     memory: derive a class from it, or pass the object as owner",
-                    shown(mr)
-                );
-                return Err(PyTypeError::new_err(text).into());
-            }
-            Some(mr) if mr.getattr(intern!(py, "is_device_accessible"))?.is_truthy()? => {
-                context = current::current(&calls::driver("Buffer.from_handle")?)?;
-            }
-            _ => {}
-        }
-        let address = address(ptr)?;
-        if size > 0 && (address == 0 || isize::try_from(size).is_err() || address.checked_add(size as u64).is_none()) {
-            let text = format!(
-                "Buffer.from_handle: ptr is {address:#x} and size is {size}, but ptr must not be 0, size must be below 2**63, and \
-                 both together must be below 2**64: pass the address and the size of an allocation"
-            );
-            return Err(PyValueError::new_err(text).into());
-        }
-        let body = Body {
-            address,
-            size,
-            memory: Held::Foreign { stream: stream.map(Bound::unbind), context },
-            resource: mr.map(Bound::unbind),
-            owner: owner.map(Bound::unbind),
-        };
-        Ok(Self::of_class(class, body, false)?)
+        Ok(Self::of_class(class, foreign::body_of(ptr, size, mr, owner, stream)?, false)?)
     }
 
     /// Imports memory of another process. Raises CUDAError for memory of another resource.
@@ -468,18 +393,8 @@ impl Buffer {
         let (pointer, size) = (core::ptr::with_exposed_provenance_mut::<c_void>(body.address as usize), body.size);
         let home = body.memory.home().cloned();
         drop(body);
-        let waited = home.map_or(Ok(Ok(())), |home| signals::detach(py, || home.synchronize()));
-        let filled = waited.and_then(|waited| Ok(waited.map_err(crate::error::Failure::from)?)).and_then(|()| {
-            // SAFETY: Python passes a view to fill; the memory stays while the view is counted.
-            match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, size as ffi::Py_ssize_t, 0, flags) } {
-                0 => Ok(()),
-                _ => Err(PyErr::fetch(py)),
-            }
-        });
-        if filled.is_err() {
-            this.end_view();
-        }
-        filled
+        // SAFETY: Python passes a view to fill; the memory stays while the view is counted.
+        unsafe { this.views.fill(&slf, (view, flags), (pointer, size), home) }
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {

@@ -1,8 +1,8 @@
 //! Exports of buffers by DLPack.
 
-use super::body::context_of;
 use super::buffer::Buffer;
 use super::calls;
+use super::foreign::context_of;
 use crate::capsule::{self, Request};
 use crate::error::Outcome;
 use crate::signals;
@@ -15,9 +15,18 @@ use std::sync::Arc;
 /// The device of a buffer for other libraries.
 pub fn device(py: Python<'_>, buffer: &Buffer) -> Outcome<TensorDevice> {
     let facts = buffer.facts(py)?.0;
-    Ok(match (facts.device, facts.host) {
-        (true, false) => TensorDevice::Cuda(ordinal(py, buffer)?),
-        (true, true) if buffer.managed(py, facts)? => TensorDevice::CudaManaged,
+    kind_of((facts.device, facts.host), || ordinal(py, buffer), || buffer.managed(py, facts))
+}
+
+/// The device of memory that devices address, or the CPU, or both.
+pub fn kind_of(
+    addressed_by: (bool, bool),
+    ordinal: impl FnOnce() -> Outcome<i32>,
+    is_managed: impl FnOnce() -> Outcome<bool>,
+) -> Outcome<TensorDevice> {
+    Ok(match addressed_by {
+        (true, false) => TensorDevice::Cuda(ordinal()?),
+        (true, true) if is_managed()? => TensorDevice::CudaManaged,
         (true, true) => TensorDevice::CudaHost,
         (false, true) => TensorDevice::Cpu,
         (false, false) => {

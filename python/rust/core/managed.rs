@@ -2,9 +2,10 @@
 //!
 //! Locations are (kind, number): "device" and an ordinal, "host", "host_numa" and a node, or "host_numa_current".
 
-use super::body::{Body, context_of};
+use super::body::Body;
 use super::buffer::Buffer;
 use super::calls;
+use super::foreign::context_of;
 use super::stream::of_argument;
 use super::transfer::ordered;
 use crate::error::Outcome;

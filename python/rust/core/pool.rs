@@ -225,7 +225,7 @@ impl PoolBase {
     ) -> Outcome {
         let opened = Self::opened(slf)?;
         let stream = Self::stream(slf, "deallocate", &opened, stream)?;
-        let address = super::body::address(ptr)?;
+        let address = super::foreign::address(ptr)?;
         if address == 0 { Ok(()) } else { free(slf.py(), opened.pool.share(), address, size.max(1), &stream) }
     }
 

@@ -1,20 +1,14 @@
 //! Views: memory of any library with a shape, strides and an element type.
 
 use super::buffer::Buffer;
-use super::dtype::{dtype_of, dtype_of_type, dtype_of_typestr, item_size, type_of_dtype};
-use super::export::BufferView;
+use super::dtype::{dtype_of, dtype_of_type, dtype_of_typestr};
 use super::layout::StridedLayout;
-use super::layout_error::raised;
-use super::{view_copy, view_exchange, view_import};
+use super::{view_buffer, view_copy, view_exchange, view_export, view_import};
 use crate::capsule::{self, Request};
 use crate::error::{Outcome, raise};
-use core::mem::ManuallyDrop;
-use core::ptr;
 use cuda_mem::DataType;
-use cuda_mem::interchange::dlpack::{DLDataType, DLDevice, DLTensor, ManagedTensor};
-use cuda_mem::interchange::{Tensor, TensorDevice, TensorParts};
-use cuda_mem::memory::PointerInfo;
-use pyo3::exceptions::{PyBufferError, PyDeprecationWarning, PyRuntimeError, PyTypeError, PyValueError};
+use cuda_mem::interchange::dlpack::ManagedTensor;
+use pyo3::exceptions::{PyDeprecationWarning, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -55,17 +49,6 @@ pub enum Exporter {
     Buffer(Py<PyAny>),
     /// Another view.
     View(Py<StridedMemoryView>),
-}
-
-/// A view that a consumer uses. The consumer's release frees the view at once. As in every exporter of Python, it takes the GIL.
-struct Consumed(ManuallyDrop<(Py<StridedMemoryView>, Option<BufferView>)>);
-
-impl Drop for Consumed {
-    fn drop(&mut self) {
-        // After the interpreter's end nothing can be freed.
-        // SAFETY: this is the only drop.
-        Python::try_attach(|_| unsafe { ManuallyDrop::drop(&mut self.0) });
-    }
 }
 
 /// A value that is known from the beginning, or not yet.
@@ -120,49 +103,11 @@ impl StridedMemoryView {
             return Ok(Some(dtype.bind(py).clone()));
         }
         let dtype = match &self.exporter {
-            Exporter::Tensor { managed, .. } => dtype_of_type(py, type_of(managed)?)?,
+            Exporter::Tensor { managed, .. } => dtype_of_type(py, view_export::type_of(managed)?)?,
             Exporter::Interface { typestr, .. } => dtype_of_typestr(py, typestr)?,
             _ => return Ok(None),
         };
         Ok(Some(self.dtype.get_or_init(py, || dtype.unbind()).bind(py).clone()))
-    }
-
-    /// The element type for DLPack.
-    pub fn data_type(&self, py: Python<'_>) -> Outcome<DataType> {
-        if let Exporter::Tensor { managed, .. } = &self.exporter {
-            return type_of(managed);
-        }
-        if let Some(data_type) = self.data_type.get(py) {
-            return Ok(*data_type);
-        }
-        let data_type = match self.dtype(py)? {
-            Some(dtype) => type_of_dtype(&dtype)?,
-            None => {
-                let text = "Cannot export a view without dtype by DLPack: make the view with a dtype";
-                return Err(raise("ExchangeError", text, None));
-            }
-        };
-        Ok(*self.data_type.get_or_init(py, || data_type))
-    }
-
-    /// The kind of memory.
-    pub fn device(&self, py: Python<'_>) -> Outcome<TensorDevice> {
-        match &self.exporter {
-            Exporter::Tensor { managed, .. } => Ok(managed.dl_tensor().device.try_into()?),
-            Exporter::View(view) => view.get().device(py),
-            Exporter::Buffer(buffer) => device_of_buffer(buffer.bind(py)),
-            Exporter::Interface { .. } if self.is_device_accessible && self.ptr != 0 => {
-                let context = crate::context::open(py, self.device_id)?;
-                let known = py.detach(|| PointerInfo::of(&context, self.ptr))?.accessibility;
-                Ok(match (known.managed, known.host) {
-                    (true, _) => TensorDevice::CudaManaged,
-                    (false, true) => TensorDevice::CudaHost,
-                    (false, false) => TensorDevice::Cuda(self.device_id),
-                })
-            }
-            _ if self.is_device_accessible => Ok(TensorDevice::Cuda(self.device_id)),
-            _ => Ok(TensorDevice::Cpu),
-        }
     }
 
     /// The buffer, if it is one of this package.
@@ -181,121 +126,6 @@ impl StridedMemoryView {
         }
         Err(raise("ClosedError", "the buffer of the view is closed: make a view of one that is open", None))
     }
-
-    /// The tensor that this view describes.
-    pub fn tensor(&self, py: Python<'_>, data_type: DataType) -> Outcome<Tensor> {
-        self.check_open(py)?;
-        let layout = &self.layout(py)?.get().inner;
-        Ok(Tensor::new(&TensorParts {
-            address: self.ptr,
-            device: self.device(py)?,
-            data_type,
-            shape: layout.shape(),
-            strides: Some(layout.strides()),
-            read_only: self.readonly,
-            padded: true,
-        })?)
-    }
-
-    /// The view for a consumer, in no order with its work.
-    pub fn export(slf: &Bound<'_, Self>) -> Outcome<ManagedTensor> {
-        let (py, this) = (slf.py(), slf.get());
-        let counted = this.buffer(py).map(BufferView::of).transpose()?;
-        let owner = Consumed(ManuallyDrop::new((slf.clone().unbind(), counted)));
-        if let Exporter::Tensor { managed, .. } = &this.exporter {
-            return Ok(managed.describe()?.export(owner));
-        }
-        Ok(this.tensor(py, this.data_type(py)?)?.export(owner))
-    }
-
-    /// The view for a consumer that uses it only while the view lives.
-    pub fn borrowed(&self, py: Python<'_>) -> Outcome<DLTensor> {
-        self.check_open(py)?;
-        let layout = &self.layout(py)?.get().inner;
-        let data_type = self.data_type(py)?;
-        let pointer = |numbers: &[i64]| if numbers.is_empty() { ptr::null_mut() } else { numbers.as_ptr().cast_mut() };
-        Ok(DLTensor {
-            data: ptr::with_exposed_provenance_mut(if layout.is_empty() { 0 } else { self.ptr as usize }),
-            device: self.device(py)?.into(),
-            ndim: layout.ndim() as i32,
-            dtype: DLDataType { code: data_type.code() as u8, bits: data_type.bits(), lanes: data_type.lanes() },
-            shape: pointer(layout.shape()),
-            strides: pointer(layout.strides()),
-            byte_offset: 0,
-        })
-    }
-
-    /// A view of a buffer, as the arguments of from_buffer and view say.
-    fn of_buffer(
-        buffer: &Bound<'_, PyAny>,
-        layout: Py<StridedLayout>,
-        dtype: Option<Bound<'_, PyAny>>,
-        readonly: bool,
-    ) -> Outcome<Self> {
-        let py = buffer.py();
-        check_item_size(dtype.as_ref(), layout.get())?;
-        let inner = &layout.get().inner;
-        // The size of memory that no resource has allocated is unknown.
-        if !buffer.getattr(intern!(py, "memory_resource"))?.is_none() {
-            let (size, needed): (usize, _) = (buffer.getattr(intern!(py, "size"))?.extract()?, inner.required_size());
-            let needed = needed.map_err(raised)?;
-            if size < needed {
-                let text = format!(
-                    "Buffer size is too small for the layout. Expected at least {needed} bytes, got {size} bytes."
-                );
-                return Err(PyValueError::new_err(text).into());
-            }
-        }
-        let origin = view_import::integer(&buffer.getattr(intern!(py, "handle"))?)? as u64;
-        Ok(Self {
-            ptr: origin.wrapping_add_signed(inner.byte_offset()),
-            origin,
-            device_id: match buffer.getattr(intern!(py, "device_id")) {
-                // Resources of page-locked memory have no device.
-                Err(error) if error.is_instance_of::<PyRuntimeError>(py) => -1,
-                device => device?.extract()?,
-            },
-            is_device_accessible: buffer.getattr(intern!(py, "is_device_accessible"))?.extract()?,
-            readonly,
-            exporter: Exporter::Buffer(buffer.clone().unbind()),
-            layout: known(py, Some(layout)),
-            dtype: known(py, dtype.map(Bound::unbind)),
-            data_type: PyOnceLock::new(),
-        })
-    }
-}
-
-/// The element type of a tensor.
-fn type_of(managed: &ManagedTensor) -> Outcome<DataType> {
-    let DLDataType { code, bits, lanes } = managed.dl_tensor().dtype;
-    Ok(DataType::new(code, bits, lanes)?)
-}
-
-/// Refuses a dtype whose elements have another size than the layout's.
-fn check_item_size(dtype: Option<&Bound<'_, PyAny>>, layout: &StridedLayout) -> PyResult<()> {
-    let Some(dtype) = dtype else { return Ok(()) };
-    let (found, expected) = (item_size(dtype)?, layout.inner.item_size());
-    if found == expected {
-        return Ok(());
-    }
-    let text = format!("The dtype's itemsize ({found}) does not match the layout's itemsize ({expected}).");
-    Err(PyValueError::new_err(text))
-}
-
-/// The kind of a buffer's memory.
-fn device_of_buffer(buffer: &Bound<'_, PyAny>) -> Outcome<TensorDevice> {
-    let py = buffer.py();
-    let is = |name: &Bound<'_, pyo3::types::PyString>| buffer.getattr(name)?.extract::<bool>();
-    let (device, host) = (is(intern!(py, "is_device_accessible"))?, is(intern!(py, "is_host_accessible"))?);
-    Ok(match (device, host) {
-        (true, false) => TensorDevice::Cuda(buffer.getattr(intern!(py, "device_id"))?.extract()?),
-        (true, true) if is(intern!(py, "is_managed"))? => TensorDevice::CudaManaged,
-        (true, true) => TensorDevice::CudaHost,
-        (false, true) => TensorDevice::Cpu,
-        (false, false) => {
-            return Err(PyBufferError::new_err("neither devices nor the CPU address the buffer").into());
-        }
-    })
 }
 
 /// The name of a value's class, with its module unless that is builtins.
@@ -393,30 +223,8 @@ impl StridedMemoryView {
         is_readonly: bool,
         layout: Option<&Bound<'_, StridedLayout>>,
     ) -> Outcome<Self> {
-        if let Some(layout) = layout.or_else(|| shape?.cast().ok()) {
-            let dtype = dtype.or(strides).map(dtype_of).transpose()?;
-            return Self::of_buffer(buffer, layout.clone().unbind(), dtype, is_readonly);
-        }
-        let Some(shape) = shape else {
-            return Err(PyTypeError::new_err("from_buffer needs a shape or a layout").into());
-        };
-        let dtype = dtype.map(dtype_of).transpose()?;
-        let size = match (itemsize, &dtype) {
-            (None, None) => {
-                return Err(PyValueError::new_err("Either itemsize or dtype must be specified").into());
-            }
-            (Some(size), None) => size,
-            (said, Some(dtype)) => {
-                let size = item_size(dtype)?;
-                if let Some(said) = said.filter(|said| *said != size) {
-                    let text = format!("itemsize ({said}) does not match dtype.itemsize ({size})");
-                    return Err(PyValueError::new_err(text).into());
-                }
-                size
-            }
-        };
-        let layout = Py::new(buffer.py(), StridedLayout::of_arguments(shape, strides, size, false)?)?;
-        Self::of_buffer(buffer, layout, dtype, is_readonly)
+        let (layout, dtype) = view_buffer::arguments(buffer.py(), shape, strides, itemsize, dtype, layout)?;
+        view_buffer::view(buffer, layout, dtype, is_readonly)
     }
 
     /// The same memory in another layout, as another type of the same size, or both. The layout's offset counts from the
@@ -440,9 +248,9 @@ impl StridedMemoryView {
             None => this.dtype(py)?,
         };
         let view = match &this.exporter {
-            Exporter::Buffer(buffer) => Self::of_buffer(buffer.bind(py), layout, dtype, this.readonly)?,
+            Exporter::Buffer(buffer) => view_buffer::view(buffer.bind(py), layout, dtype, this.readonly)?,
             _ => {
-                check_item_size(dtype.as_ref(), layout.get())?;
+                view_buffer::check_item_size(dtype.as_ref(), layout.get())?;
                 Self {
                     ptr: this.origin.wrapping_add_signed(layout.get().inner.byte_offset()),
                     exporter: Exporter::View(slf.clone().unbind()),
@@ -508,20 +316,7 @@ impl StridedMemoryView {
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let request = Request::of(max_version, dl_device, copy)?;
-        let elsewhere = match request.device {
-            Some((device_type, device_id)) => {
-                TensorDevice::try_from(DLDevice { device_type, device_id })? != slf.get().device(py)?
-            }
-            None => false,
-        };
-        let managed = if copy == Some(true) || elsewhere {
-            view_copy::exported_copy(slf, stream, request)?
-        } else {
-            Self::export(slf)?
-        };
-        capsule::capsule(py, managed, request)
+        view_export::capsule(slf, stream, Request::of(max_version, dl_device, copy)?)
     }
 
     /// DLPack's device: (type, number).
