@@ -20,7 +20,7 @@ def contents(buffer: Buffer, stream: Any) -> bytes:
     return bytes(copy)
 
 
-def importer(arguments: Any, pool: Any, buffer: Any, descriptor: Any, event: Any) -> None:
+def importer(arguments: Any, pool: Any, buffer: Any, descriptor: Any, further: Any, event: Any) -> None:
     """The other process: sees 1, and writes 2."""
     device = Device()
     device.set_current()
@@ -31,6 +31,8 @@ def importer(arguments: Any, pool: Any, buffer: Any, descriptor: Any, event: Any
     assert again.handle == buffer.handle
     assert contents(buffer, stream) == b"\x01" * SIZE
     again.close()
+    # Of a pool's later memory, the driver reports another start.
+    assert contents(Buffer.from_ipc_descriptor(pool, further, stream=stream), stream) == b"\x03" * SIZE
     buffer.fill(2, stream=stream)
     stream.sync()
     with pytest.raises(TypeError, match="Cannot allocate from a mapped"):
@@ -52,11 +54,13 @@ def test_another_process_uses_the_memory(kind: Any) -> None:
     pool = kind(device, OPTIONS) if kind is DeviceMemoryResource else kind(OPTIONS)
     buffer = pool.allocate(SIZE, stream=stream)
     buffer.fill(1, stream=stream)
+    further = pool.allocate(SIZE, stream=stream)
+    further.fill(3, stream=stream)
     event = stream.record(options={"ipc_enabled": True})
     event.sync()
     spawn = multiprocessing.get_context("spawn")
     answers = spawn.Queue()
-    other = spawn.Process(target=importer, args=(answers, pool, buffer, buffer.ipc_descriptor, event))
+    other = spawn.Process(target=importer, args=(answers, pool, buffer, buffer.ipc_descriptor, further.ipc_descriptor, event))
     other.start()
     assert answers.get(timeout=60) == other.pid
     other.join()

@@ -355,6 +355,25 @@ def test_other_array_interfaces_are_refused(said: dict[str, Any], stream: Any, w
         StridedMemoryView.from_cuda_array_interface(Interface(**said), stream)
 
 
+def test_an_interface_without_a_stream_is_viewed_by_dlpack() -> None:
+    class Tensor(Interface):
+        """As a tensor of PyTorch on a device."""
+
+        streams: list[Any] = []
+
+        def __dlpack__(self, *, stream: Any, max_version: Any) -> Any:
+            self.streams.append(stream)
+            return array.__dlpack__(stream=-1, max_version=max_version)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (2, 0)
+
+    array = cuda_mem.DeviceMemory().allocate(16).view("int32")
+    tensor = Tensor(version=2)
+    view = StridedMemoryView.from_cuda_array_interface(tensor, 77)
+    assert (view.ptr, view.dtype, tensor.streams) == (array.handle, np.int32, [77])
+
+
 def test_a_view_waits_for_the_stream_of_an_array_interface() -> None:
     memory = cuda_mem.PinnedMemory().allocate(8)
     producer, consumer = cuda_mem.Stream(), cuda_mem.Stream()

@@ -270,9 +270,9 @@ fn extent(cuda: &cuda_sys::Driver, pointer: CUdeviceptr) -> Result<usize> {
         // SAFETY: both attributes are as wide as an address, and so is each place.
         unsafe { call!(cuda.cuPointerGetAttribute(place, attribute, pointer)) }?;
     }
-    // Drivers report a start of 0 for host pools. An imported address is the start of its range.
-    let start = if start == 0 { pointer } else { start };
-    Ok(size.saturating_sub((pointer - start) as usize))
+    // Of host pools, drivers report an offset in the pool as the start. An imported address is the start of its range.
+    let before = pointer.checked_sub(start).map_or(0, |before| before as usize);
+    Ok(if before < size { size - before } else { size })
 }
 
 impl Imported {

@@ -123,7 +123,14 @@ pub fn of_cuda_interface(
     object: &Bound<'_, PyAny>,
     stream_ptr: Option<&Bound<'_, PyAny>>,
 ) -> Outcome<StridedMemoryView> {
-    of_cuda(object, &object.getattr(intern!(object.py(), "__cuda_array_interface__"))?, stream_ptr)
+    let py = object.py();
+    let said = object.getattr(intern!(py, "__cuda_array_interface__"))?;
+    // Before version 3, the interface names no stream. PyTorch's tensors have version 2, and name theirs by DLPack.
+    let names_no_stream = said.cast::<PyDict>().is_ok_and(|said| matches!(version(said), Ok(..3)));
+    if names_no_stream && object.hasattr(intern!(py, "__dlpack__"))? {
+        return of_dlpack(object, stream_ptr);
+    }
+    of_cuda(object, &said, stream_ptr)
 }
 
 fn of_cuda(
@@ -167,13 +174,17 @@ pub fn of_host_interface(object: &Bound<'_, PyAny>) -> Outcome<StridedMemoryView
 fn check_interface(said: &Bound<'_, PyDict>, whose: &str) -> Outcome {
     let py = said.py();
     // cuda.core's words.
-    if item(said, intern!(py, "version"))?.extract::<i64>()? < 3 {
+    if version(said)? < 3 {
         return Err(refused(format!("only {whose} Array Interface v3 or above is supported")));
     }
     if said.get_item(intern!(py, "mask"))?.is_some_and(|mask| !mask.is_none()) {
         return Err(refused("mask is not supported"));
     }
     Ok(())
+}
+
+fn version(said: &Bound<'_, PyDict>) -> PyResult<i64> {
+    item(said, intern!(said.py(), "version"))?.extract()
 }
 
 fn item<'py>(said: &Bound<'py, PyDict>, name: &Bound<'py, pyo3::types::PyString>) -> PyResult<Bound<'py, PyAny>> {

@@ -49,7 +49,7 @@ impl Reading {
     }
 
     /// Checks that a stream waits for the copy, and goes on after it. The copy has the bytes from before.
-    fn is_awaited_by(self, stream: &Stream) -> Outcome {
+    fn check_awaited_by(self, stream: &Stream) -> Outcome {
         let Self { held, copy, .. } = self;
         awaited(stream, held)?;
         assert!(copy.to_vec()?.iter().all(|byte| *byte == 1), "the copy saw later work");
@@ -166,15 +166,15 @@ fn a_write_waits_for_the_copies_of_its_bytes() -> Outcome {
         let mut reading = Reading::begin(setup)?;
         reading.source.fill(.., 2)?;
         let home = reading.home.clone();
-        reading.is_awaited_by(&home)?;
+        reading.check_awaited_by(&home)?;
         let mut reading = Reading::begin(setup)?;
         let other = bytes(setup, 3, &reading.home)?;
         reading.source.copy_from_buffer(0, &other, ..)?;
         let home = reading.home.clone();
-        reading.is_awaited_by(&home)?;
+        reading.check_awaited_by(&home)?;
         let mut reading = Reading::begin(setup)?;
         let (home, upload) = (reading.home.clone(), reading.source.upload(0, vec![4; SIZE]));
-        reading.is_awaited_by(&home)?;
+        reading.check_awaited_by(&home)?;
         upload?.wait()?;
         Ok(())
     })
@@ -205,7 +205,7 @@ fn a_move_waits_for_the_copies_from_the_buffer() -> Outcome {
         let mut reading = Reading::begin(setup)?;
         let third = Stream::new(&setup.context)?;
         reading.source.set_stream(&third)?;
-        reading.is_awaited_by(&third)
+        reading.check_awaited_by(&third)
     })
 }
 
@@ -215,7 +215,7 @@ fn who_gets_the_address_comes_after_the_copies() -> Outcome {
         let reading = Reading::begin(setup)?;
         assert_ne!(reading.source.device_pointer(), 0);
         let home = reading.home.clone();
-        reading.is_awaited_by(&home)
+        reading.check_awaited_by(&home)
     })
 }
 
@@ -226,7 +226,7 @@ fn memory_with_a_known_address_is_ordered_by_streams() -> Outcome {
         let source = bytes(setup, 1, &home)?;
         assert_ne!(source.device_pointer(), 0);
         let reading = Reading::of(source, bytes(setup, 0, &reader)?)?;
-        reading.is_awaited_by(&home)
+        reading.check_awaited_by(&home)
     })
 }
 
