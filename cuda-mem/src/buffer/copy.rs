@@ -220,7 +220,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Runs `work` on this buffer's home stream. It writes some bytes of this buffer's allocation, and reads some of the
     /// source's: after the work so far that writes them, before later work that does.
-    pub(super) fn ordered_after<L: Kind, B: Access>(
+    pub(crate) fn ordered_after<L: Kind, B: Access>(
         &self,
         source: &Buffer<T, L, B>,
         (writes, reads): (Range<usize>, Range<usize>),
@@ -259,7 +259,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         waiting::during(&"queuing work on a buffer", Target::stream(self.stream()), || work(self.stream()))
     }
 
-    pub(super) fn copy_side(&self) -> CopySide {
+    pub(crate) fn copy_side(&self) -> CopySide {
         match self.hold.allocation().block.kind() {
             BlockKind::Host | BlockKind::ReadOnly if self.accessibility().device => CopySide::PageLocked,
             BlockKind::Host | BlockKind::ReadOnly => CopySide::Pageable,
@@ -297,7 +297,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     #[inline]
-    pub(super) fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<Range<usize>> {
+    pub(crate) fn resolve(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<Range<usize>> {
         resolve_elements(call, range, self.length, size_of::<T>())
     }
 

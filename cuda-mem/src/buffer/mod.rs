@@ -79,7 +79,7 @@ pub use host::{HostRead, HostWrite};
 pub use managed_range::ManagedRange;
 pub(crate) use memory::Place;
 pub use peers::PeerRoute;
-pub(crate) use peers::{DeviceRoute, route};
+pub(crate) use peers::{DeviceRoute, HeldRoute, route};
 #[cfg(feature = "sharing")]
 pub(crate) use share::has_own_handle;
 pub use store::StoreScope;

@@ -12,7 +12,8 @@
 //! | [`PendingRead`] | a read in progress |
 //! | [`Route`], [`CopyMethod`] | what a copy connects, and the method |
 //! | [`MachineProfile`] | the times of the methods |
-//! | [`LinkRate`] | a measured rate of [`Topology::rates`](crate::Topology::rates) |
+//! | [`HostLinks`] | copies between the host and one device over the host links of several devices |
+//! | [`LinkRate`] | a measured rate of [`Topology::rates`](crate::Topology::rates) or of [`HostLinks::rates`] |
 //!
 //! ```
 //! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
@@ -32,6 +33,8 @@ mod choice;
 mod engine;
 mod host_memory;
 mod job;
+mod link;
+mod links;
 mod machine;
 mod method;
 mod ordered;
@@ -39,6 +42,7 @@ mod pieces;
 mod profile;
 mod rates;
 mod scatter;
+mod shares;
 mod staged;
 mod staging;
 mod threads;
@@ -46,6 +50,7 @@ mod typical;
 
 pub use builder::{CopyEngineBuilder, CopyOptions, StagingOptions};
 pub use engine::CopyEngine;
+pub use links::{HostLinks, HostLinksOptions};
 pub use method::{CopyMethod, DeviceSide, Direction, HostSide, Route};
 pub use ordered::PendingRead;
 pub use profile::{MachineProfile, MethodProfile, RouteProfile, Sample};

@@ -27,6 +27,13 @@ pub struct LinkRate {
     pub bytes_per_second: u64,
 }
 
+impl LinkRate {
+    /// A rate that was measured earlier.
+    pub const fn new(from: Option<i32>, to: Option<i32>, bytes_per_second: u64) -> Self {
+        Self { from, to, bytes_per_second }
+    }
+}
+
 /// What was measured, by the driver's library.
 type Measured = (usize, Arc<[LinkRate]>);
 

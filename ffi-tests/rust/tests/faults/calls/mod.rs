@@ -13,7 +13,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
-use peers::peers;
+use peers::{host_links, peers};
 use pools::{captured_by_others, frames, guarded_memory, pools, pools_in_place, ring_pools, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
@@ -183,6 +183,12 @@ fn access_between_devices_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     // With one error, because these runs are long.
     fail_each_with("peers", peers, &[CUresult::CUDA_ERROR_UNKNOWN]).map(drop)
+}
+
+#[test]
+fn copies_over_host_links_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each_with("host links", host_links, &[CUresult::CUDA_ERROR_UNKNOWN]).map(drop)
 }
 
 #[test]
