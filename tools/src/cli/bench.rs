@@ -160,6 +160,9 @@ Cases, each beside cuMemcpyPeerAsync on the same buffers with access enabled by 
   all to all      each device to all others, all at once
   with its wait   one small copy and the wait for it, devices 0 to 1
   batch of 4 KiB  1000 scattered blocks in one batch; raw is a loop of calls
+  host to device, device to host
+                  2 GiB of page-locked memory and device 0, over the host links of 2, 4, ... devices that are worth it
+                  (`HostLinks`); raw is cuMemcpyAsync over one link
 Times are medians. They begin with the first call and end with the wait.
 
 Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
@@ -168,8 +171,9 @@ JSON (fields are only ever added):
   ok, error     whether all was measured, and if not, why
   software, device_name, driver, cuda, topology, bytes
   rows          for each case: case, source (of the memory), from and to (for one pair), bytes (of a copy), copies, direct
-                (the route), ours_us, raw_us, ours_gb_per_second, raw_gb_per_second; instead of figures, failed with the
-                reason";
+                (the route), links_named and links (how many links a copy with the host may use, and the devices whose
+                links it uses), ours_us, raw_us, ours_gb_per_second, raw_gb_per_second; instead of figures, failed with
+                the reason";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_PEERS_AFTER)]

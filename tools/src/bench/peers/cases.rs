@@ -3,9 +3,11 @@
 use super::raw::{self, Place};
 use super::report::Row;
 use cuda_mem::buffer::{CopyBatch, PeerRoute, Piece};
+use cuda_mem::copy::{HostLinks, HostLinksOptions, LinkRate};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+    DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory,
+    VirtualOptions,
 };
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Driver, Result, Stream};
@@ -16,6 +18,8 @@ use std::time::Instant;
 pub(super) struct Effort {
     /// The size of large copies in bytes.
     pub(super) size: usize,
+    /// The size of copies over several host links in bytes.
+    host_size: usize,
     /// Repeats of large copies.
     repeats: usize,
     /// Repeats of small copies.
@@ -23,10 +27,10 @@ pub(super) struct Effort {
 }
 
 impl Effort {
-    pub(super) const BRIEF: Self = Self { size: 1 << 20, repeats: 2, small_repeats: 20 };
+    pub(super) const BRIEF: Self = Self { size: 1 << 20, host_size: 1 << 20, repeats: 2, small_repeats: 20 };
 
     pub(super) fn full(size: usize) -> Self {
-        Self { size, repeats: 9, small_repeats: 1001 }
+        Self { size, host_size: 2 << 30, repeats: 9, small_repeats: 1001 }
     }
 }
 
@@ -159,6 +163,15 @@ impl Machine {
         }
         let row = Row::of("batch of 4 KiB", BLOCK).between(0, 1);
         add(row.clone(), self.batch(row, effort.repeats));
+        // Twice as many links each time, and all of them.
+        let mut named: Vec<usize> = (1..).map(|power| 1 << power).take_while(|links| *links < count).collect();
+        named.push(count);
+        for links in named {
+            for (case, is_upload) in [("host to device", true), ("device to host", false)] {
+                let row = Row::of(case, effort.host_size).of_device(0).over(links);
+                add(row.clone(), self.over_links(row, links, is_upload, effort));
+            }
+        }
         rows
     }
 
@@ -204,7 +217,35 @@ impl Machine {
             copies.iter_mut().try_for_each(Copy::raw)?;
             copies.iter().try_for_each(|copy| raw::wait(copy.to.stream()))
         })?;
-        Ok(row.timed(direct, bytes, ours, raw))
+        Ok(row.by_route(direct).timed(bytes, ours, raw))
+    }
+
+    /// A copy between page-locked host memory and device 0 over several links, beside the driver's copy over one.
+    fn over_links(&self, row: Row, links: usize, is_upload: bool, effort: Effort) -> Result<Row> {
+        let (near, size) = (&self.sides[0], effort.host_size);
+        let through: Vec<Context> = self.sides[1..links].iter().map(|side| side.context.clone()).collect();
+        let mut options = HostLinksOptions::default();
+        options.minimum = options.minimum.min(size);
+        let mut over = HostLinks::new(&near.context, &through, options)?;
+        let end = |rate: &LinkRate| if is_upload { rate.to } else { rate.from };
+        let used = over.rates().iter().filter_map(end).collect();
+        let mut memory = Buffer::<u8, _>::zeroed(&self.plain(0), size, &near.stream)?;
+        let mut host = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&near.context), size, &near.stream)?;
+        let ours = median(effort.repeats, || {
+            match is_upload {
+                true => over.upload(&mut memory, 0, &host, ..)?,
+                false => over.download(&mut host, 0, &memory, ..)?,
+            }
+            near.stream.synchronize()
+        })?;
+        let addresses = (memory.device_pointer(), host.device_pointer());
+        let (to, from) = if is_upload { addresses } else { (addresses.1, addresses.0) };
+        let raw = median(effort.repeats, || {
+            // SAFETY: both buffers live until the wait, and nothing else uses them.
+            unsafe { raw::copy_with_host(to, from, size, &near.stream) }?;
+            raw::wait(&near.stream)
+        })?;
+        Ok(row.used(used).timed(size, ours, raw))
     }
 
     /// Many blocks in one batch, beside a loop of the driver's copies.
@@ -233,6 +274,6 @@ impl Machine {
             }
             raw::wait(&stream)
         })?;
-        Ok(row.of_copies(BLOCKS).timed(direct, BLOCKS * BLOCK, ours, raw))
+        Ok(row.of_copies(BLOCKS).by_route(direct).timed(BLOCKS * BLOCK, ours, raw))
     }
 }

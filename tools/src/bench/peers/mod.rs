@@ -1,4 +1,5 @@
-//! `cuda-mem bench peers`: copies between devices, beside the driver's own calls with access enabled by hand.
+//! `cuda-mem bench peers`: copies between devices, and with the host over several links, beside the driver's
+//! own calls.
 
 mod cases;
 mod raw;

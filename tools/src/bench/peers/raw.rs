@@ -51,6 +51,18 @@ pub(super) unsafe fn copy(to: Place<'_>, from: Place<'_>, size: usize, stream: &
     check("cuMemcpyPeerAsync", answer)
 }
 
+/// Queues a copy between page-locked host memory and a device by cuMemcpyAsync.
+///
+/// # Safety
+///
+/// Both ranges stay valid until the copy is done.
+pub(super) unsafe fn copy_with_host(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+    let _current = stream.context().bind()?;
+    // SAFETY: this function's contract.
+    let answer = unsafe { stream.context().driver().raw().cuMemcpyAsync(to, from, size, stream.raw()) };
+    check("cuMemcpyAsync", answer)
+}
+
 /// Waits for a stream by cuStreamSynchronize.
 pub(super) fn wait(stream: &Stream) -> Result<()> {
     let _current = stream.context().bind()?;

@@ -35,6 +35,12 @@ pub(super) struct Row {
     pub(super) copies: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     direct: Option<bool>,
+    /// How many links a copy with the host may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links_named: Option<usize>,
+    /// The devices whose links it uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<Vec<i32>>,
     /// The time of the whole, from the first call to the end of the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     ours_us: Option<f64>,
@@ -54,15 +60,33 @@ impl Row {
         Self { case, source: "plain", bytes, copies: 1, ..Self::default() }
     }
 
+    /// The device of a copy with the host.
+    pub(super) fn of_device(self, device: usize) -> Self {
+        Self { to: Some(device), ..self }
+    }
+
     pub(super) fn between(self, from: usize, to: usize) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
     }
 
+    /// The row of a copy with the host, over so many links.
+    pub(super) fn over(self, links: usize) -> Self {
+        Self { links_named: Some(links), ..self }
+    }
+
+    /// The devices whose links the copy used.
+    pub(super) fn used(self, links: Vec<i32>) -> Self {
+        Self { links: Some(links), ..self }
+    }
+
+    pub(super) fn by_route(self, direct: bool) -> Self {
+        Self { direct: Some(direct), ..self }
+    }
+
     /// The row with its figures: times in seconds, of `bytes` bytes in all.
-    pub(super) fn timed(self, direct: bool, bytes: usize, ours: f64, raw: f64) -> Self {
+    pub(super) fn timed(self, bytes: usize, ours: f64, raw: f64) -> Self {
         let rate = |seconds: f64| Some(bytes as f64 / seconds / 1e9);
         Self {
-            direct: Some(direct),
             ours_us: Some(ours * 1e6),
             raw_us: Some(raw * 1e6),
             ours_gb_per_second: rate(ours),
@@ -86,10 +110,11 @@ impl Row {
     fn label(&self) -> String {
         let pair = match (self.from, self.to) {
             (Some(from), Some(to)) => format!(" {from} to {to}"),
-            _ => String::new(),
+            (from, to) => from.or(to).map(|device| format!(" {device}")).unwrap_or_default(),
         };
+        let links = self.links_named.map(|links| format!(", {links} links")).unwrap_or_default();
         let source = if self.source == "plain" { String::new() } else { format!(", {}", self.source) };
-        format!("{}{pair}, {}{source}", self.case, size(self.bytes as u64))
+        format!("{}{pair}{links}, {}{source}", self.case, size(self.bytes as u64))
     }
 }
 
@@ -131,14 +156,18 @@ pub(super) fn text(report: &Report) -> String {
     let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
     let mut text = format!("{}, driver {}, CUDA {cuda}\n\n{}", report.device_name, report.driver, report.topology);
     let _ = writeln!(text, "\none way, {}, GB/s\n{}", size(report.bytes as u64), heat_map(&report.rows));
-    text += "beside cuMemcpyPeerAsync with access enabled by hand\n\n";
+    text += "beside cuMemcpyPeerAsync with access enabled by hand, and cuMemcpyAsync over one link\n\n";
     let _ =
         writeln!(text, "{:<44}{:>10}{:>10}{:>10}{:>10}{:>7}  route", "", "us", "raw us", "GB/s", "raw GB/s", "ratio");
     for row in &report.rows {
         let figures = row.ours_us.zip(row.raw_us).zip(row.ours_gb_per_second.zip(row.raw_gb_per_second));
         let _ = match (figures, &row.failed) {
             (Some(((ours, raw), (rate, raw_rate))), _) => {
-                let route = if row.direct == Some(true) { "direct" } else { "through the host" };
+                let route = match (&row.links, row.direct) {
+                    (Some(links), _) => format!("links of {links:?}"),
+                    (None, Some(true)) => "direct".to_owned(),
+                    (None, _) => "through the host".to_owned(),
+                };
                 let ratio = raw / ours;
                 writeln!(
                     text,
@@ -163,8 +192,8 @@ mod tests {
 
     #[test]
     fn the_map_has_a_shade_for_each_pair() {
-        let row = |from, to, seconds| Row::of("one way", 1000).between(from, to).timed(true, 1000, seconds, 1e-6);
-        let rows = [row(0, 1, 1e-8), row(1, 0, 1e-6), Row::of("ring", 1000).timed(true, 1000, 1e-9, 1e-9)];
+        let row = |from, to, seconds| Row::of("one way", 1000).between(from, to).timed(1000, seconds, 1e-6);
+        let rows = [row(0, 1, 1e-8), row(1, 0, 1e-6), Row::of("ring", 1000).timed(1000, 1e-9, 1e-9)];
         let expected =
             "from, to          0          1\n       0          -   100.0 ██\n       1     1.0             -\n";
         assert_eq!(heat_map(&rows), expected);
@@ -182,11 +211,17 @@ mod tests {
             cuda: None,
             topology: "0 1\n".to_owned(),
             bytes: 1 << 20,
-            rows: vec![failed, Row::of("one way", 1 << 20).between(0, 1).timed(false, 1 << 20, 2e-3, 1e-3)],
+            rows: vec![
+                failed,
+                Row::of("one way", 1 << 20).between(0, 1).by_route(false).timed(1 << 20, 2e-3, 1e-3),
+                Row::of("device to host", 1 << 20).of_device(0).over(3).used(vec![0, 2]).timed(1 << 20, 1e-3, 2e-3),
+            ],
         };
         let text = text(&report);
         assert!(text.contains(&std::fmt::Error.to_string()) && text.contains("No GPU was used"), "{text}");
         let line = text.lines().find(|line| line.starts_with("one way 0 to 1")).expect("the line");
         assert!(line.ends_with("0.50  through the host"), "{line}");
+        let line = text.lines().find(|line| line.starts_with("device to host 0, 3 links")).expect("the line");
+        assert!(line.ends_with("2.00  links of [0, 2]"), "{line}");
     }
 }
