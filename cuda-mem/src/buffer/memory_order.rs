@@ -198,7 +198,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     /// Where elements lie in the allocation.
-    pub(super) fn bytes_of_allocation(&self, elements: Range<usize>) -> Range<usize> {
+    pub(crate) fn bytes_of_allocation(&self, elements: Range<usize>) -> Range<usize> {
         self.offset + elements.start * size_of::<T>()..self.offset + elements.end * size_of::<T>()
     }
 

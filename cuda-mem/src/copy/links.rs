@@ -207,7 +207,9 @@ impl HostLinks {
         let (device_at, host_at, size) = (device.device, host.device, device.size);
         let job =
             Job { call: CALL, direction: Direction::ToDevice, device: &*to, device_at, host: from, host_at, size };
-        to.ordered_after(from, |home| self.run(&job, home, &self.rates[job.direction as usize], &[]))
+        let writes = to.bytes_of_allocation(offset..offset + range.len());
+        let ranges = (writes, from.bytes_of_allocation(range));
+        to.ordered_after(from, ranges, |home| self.run(&job, home, &self.rates[job.direction as usize], &[]))
     }
 
     /// Copies a range of the device's memory to the elements of page-locked host memory from `offset` on, in stream order,
@@ -235,7 +237,9 @@ impl HostLinks {
         let (device_at, host_at, size) = (device.device, host.device, device.size);
         let job =
             Job { call: CALL, direction: Direction::FromDevice, device: from, device_at, host: &*to, host_at, size };
-        to.ordered_after(from, |home| self.run(&job, home, &self.rates[job.direction as usize], &[]))
+        let writes = to.bytes_of_allocation(offset..offset + range.len());
+        let ranges = (writes, from.bytes_of_allocation(range));
+        to.ordered_after(from, ranges, |home| self.run(&job, home, &self.rates[job.direction as usize], &[]))
     }
 
     fn check(&self, call: &'static str, device: &Place<'_>, host: &Place<'_>, host_side: CopySide) -> Result<()> {
@@ -372,7 +376,8 @@ impl HostLinks {
         for timed in 0..=REPEATS {
             memory.synchronize()?;
             let start = Instant::now();
-            memory.ordered_after(host, |home| self.run(&job, home, weights, timers))?;
+            let all = (0..memory.len(), 0..host.len());
+            memory.ordered_after(host, all, |home| self.run(&job, home, weights, timers))?;
             memory.synchronize()?;
             let total = size as f64 / start.elapsed().as_secs_f64();
             if timed == 0 || total <= best.total {
