@@ -23,6 +23,8 @@ pub(super) struct Accesses<E> {
     writes: Vec<Write<E>>,
     /// What is known of all other writes. None if some of them have no event yet.
     rest: Option<Rest<E>>,
+    /// How many reads were noted.
+    noted: u64,
     /// Events of reads that were replaced.
     spare: Vec<E>,
 }
@@ -32,6 +34,8 @@ struct Read<E> {
     bytes: Range<usize>,
     /// The number of the stream.
     stream: u64,
+    /// How many reads were noted with it.
+    number: u64,
     event: E,
 }
 
@@ -59,7 +63,7 @@ pub(super) enum ReadAfter<E> {
 
 impl<E> Default for Accesses<E> {
     fn default() -> Self {
-        Self { reads: Vec::new(), writes: Vec::new(), rest: None, spare: Vec::new() }
+        Self { reads: Vec::new(), writes: Vec::new(), rest: None, noted: 0, spare: Vec::new() }
     }
 }
 
@@ -113,28 +117,37 @@ impl<E: Clone + PartialEq> Accesses<E> {
         self.reads.retain(|read| read.event != *event);
     }
 
-    /// Notes a read by another stream, with the event behind it. Returns the event of an earlier read if there are too many:
-    /// make the home stream wait for it.
+    /// How many reads were noted so far.
+    pub fn noted(&self) -> u64 {
+        self.noted
+    }
+
+    /// Notes a read by another stream, with the event behind it, which was marked after `noted` reads were noted. Returns the
+    /// event of an earlier read if there are too many: make the home stream wait for it.
     #[must_use]
-    pub fn note_read(&mut self, bytes: Range<usize>, stream: u64, event: E) -> Option<E> {
-        // The event comes after the stream's earlier reads.
-        let is_replaced = |read: &mut Read<E>| read.stream == stream && covers(&bytes, &read.bytes);
+    pub fn note_read(&mut self, bytes: Range<usize>, stream: u64, event: E, noted: u64) -> Option<E> {
+        // The event comes after those reads of the stream. Another thread may have marked a later one meanwhile.
+        let is_replaced =
+            |read: &mut Read<E>| read.stream == stream && read.number <= noted && covers(&bytes, &read.bytes);
         self.spare.extend(self.reads.extract_if(.., is_replaced).map(|read| read.event));
         self.spare.truncate(SPARE);
-        self.reads.push(Read { bytes, stream, event });
+        self.noted += 1;
+        self.reads.push(Read { bytes, stream, number: self.noted, event });
         (self.reads.len() > MOST).then(|| self.reads.remove(0).event)
     }
 
-    /// Notes a write by the home stream, with the event behind it. `before` is the number of writes before it.
-    pub fn note_write(&mut self, bytes: Range<usize>, event: E, before: u64) {
+    /// Notes a write by the home stream, with the event behind it, which comes after the first `covered` writes. `before` is the
+    /// number of writes before it.
+    pub fn note_write(&mut self, bytes: Range<usize>, event: E, covered: u64, before: u64) {
         match &mut self.rest {
             Some(rest) if rest.written == before && self.writes.len() < MOST => {
                 rest.written += 1;
                 self.writes.retain(|write| !covers(&bytes, &write.bytes));
                 self.writes.push(Write { bytes, event });
             }
-            // The event comes after all earlier work of the home stream.
-            _ => self.note_rest(Some(event), before + 1),
+            _ if covered == before => self.note_rest(Some(event), before + 1),
+            // Another thread has queued a write meanwhile.
+            _ => self.note_rest(Some(event), covered),
         }
     }
 
@@ -245,7 +258,7 @@ mod tests {
             match step {
                 Step::Write(part) => {
                     self.write(HALVES[part].clone());
-                    self.accesses.note_write(HALVES[part].clone(), Point(self.streams[0]), self.worked);
+                    self.accesses.note_write(HALVES[part].clone(), Point(self.streams[0]), self.worked, self.worked);
                     self.worked += 1;
                 }
                 Step::Work => {
@@ -277,8 +290,8 @@ mod tests {
                     }
                     let (number, before) = self.queue(stream);
                     self.reads.push((HALVES[part].clone(), stream, number, before));
-                    let surplus =
-                        self.accesses.note_read(HALVES[part].clone(), stream as u64, Point(self.streams[stream]));
+                    let (point, noted) = (Point(self.streams[stream]), self.accesses.noted());
+                    let surplus = self.accesses.note_read(HALVES[part].clone(), stream as u64, point, noted);
                     if let Some(point) = surplus {
                         self.wait(0, point);
                     }
@@ -334,24 +347,36 @@ mod tests {
     #[test]
     fn many_reads_and_writes_are_remembered_up_to_a_limit() {
         let mut accesses = Accesses::default();
-        let events: Vec<_> = (0..1000).map(|event| accesses.note_read(0..8, event, event)).collect();
+        let events: Vec<_> = (0..1000).map(|event| accesses.note_read(0..8, event, event, event)).collect();
         assert_eq!(events.iter().flatten().count(), 1000 - MOST);
         assert_eq!(accesses.before_write(&(3..4)).len(), MOST);
         accesses.note_rest(None, 0);
         for written in 0..1000 {
-            accesses.note_write(written as usize..written as usize + 1, written, written);
+            accesses.note_write(written as usize..written as usize + 1, written, written, written);
         }
         assert!(accesses.writes.len() <= MOST);
         assert_eq!(accesses.before_read(&(999..1000), 1000), ReadAfter::Events(vec![999]));
     }
 
     #[test]
+    fn an_event_replaces_only_reads_from_before_its_mark() {
+        let mut accesses = Accesses::default();
+        // Two threads read on one stream. The first to mark is the last to note.
+        assert_eq!(accesses.note_read(0..8, 1, "second", 0), None);
+        assert_eq!(accesses.note_read(0..8, 1, "first", 0), None);
+        assert_eq!(accesses.before_write(&(0..8)), ["second", "first"]);
+        // A write is queued and counted between the mark and the count of another.
+        accesses.note_write(0..4, "write", 0, 1);
+        assert_eq!(accesses.before_read(&(4..8), 2), ReadAfter::AllWork);
+    }
+
+    #[test]
     fn an_event_is_used_again_when_nobody_has_it() {
         let mut accesses = Accesses::default();
-        assert_eq!(accesses.note_read(0..8, 1, "first"), None);
-        assert_eq!(accesses.note_read(2..8, 1, "part"), None);
+        assert_eq!(accesses.note_read(0..8, 1, "first", 0), None);
+        assert_eq!(accesses.note_read(2..8, 1, "part", 1), None);
         assert_eq!(accesses.take_spare(|_| true), None);
-        assert_eq!(accesses.note_read(0..8, 1, "again"), None);
+        assert_eq!(accesses.note_read(0..8, 1, "again", 2), None);
         assert_eq!(accesses.take_spare(|event| *event == "part"), Some("part"));
         assert_eq!(accesses.take_spare(|_| true), Some("first"));
     }

@@ -92,7 +92,9 @@ impl Drop for Part {
             let ordered = self.allocation.home().order_after_or_wait(home);
             ordered.or_else(|error| home.context().unless_ended(error))
         };
-        match end_beside_captures(order) {
+        let ended = end_beside_captures(order);
+        self.allocation.order.note_work();
+        match ended {
             Ok(true) => {}
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
             Ok(false) => drop_after_captures(self.share()),
@@ -182,7 +184,7 @@ impl AllocationHolder {
     /// Orders later work on `stream`, after all work so far.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         // What the former home stream waits for, the new one waits for too.
-        self.allocation().order.after_reads(self.home(), &ALL);
+        self.allocation().order.after_reads(self.allocation().home(), &ALL);
         stream.order_after(self.home())?;
         self.allocation().order.note_work();
         match self {

@@ -5,13 +5,14 @@
 
 use super::accesses::{Accesses, ReadAfter};
 use super::{Access, Buffer};
+use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::inside_host_function;
 use crate::locks::Mutex;
 use crate::memory::resource::Kind;
 use crate::stream::Running;
 use crate::{Context, Event, Result, Stream, lifetime::waiting};
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use once_cell::race::OnceBox;
 use std::sync::Arc;
 
@@ -21,11 +22,18 @@ pub(super) const ALL: Range<usize> = 0..usize::MAX;
 /// The order of the work on one allocation.
 #[derive(Debug, Default)]
 pub(super) struct MemoryOrder {
-    /// Whether others know the address, and may use it on the home stream.
-    is_known_outside: AtomicBool,
+    /// Whether others know the address, and may use it on the home stream: one of the constants below.
+    address: AtomicU8,
     /// Made by the first copy to or from a buffer of another stream.
     accesses: OnceBox<SharedAccesses>,
 }
+
+/// This library alone knows the address.
+const OWN: u8 = 0;
+/// Others get the address. The home stream may not wait for all reads yet.
+const LEAVING: u8 = 1;
+/// Others know the address, and the home stream waits for all earlier reads.
+const TOLD: u8 = 2;
 
 #[derive(Debug, Default)]
 struct SharedAccesses {
@@ -52,28 +60,30 @@ impl Point {
 
 impl MemoryOrder {
     pub fn new(is_known_outside: bool) -> Self {
-        Self { is_known_outside: AtomicBool::new(is_known_outside), accesses: OnceBox::new() }
+        Self { address: AtomicU8::new(if is_known_outside { TOLD } else { OWN }), accesses: OnceBox::new() }
     }
 
     /// Whether copies are ordered by memory.
     pub fn is_by_memory(&self) -> bool {
-        !self.is_known_outside.load(Ordering::SeqCst)
+        self.address.load(Ordering::SeqCst) == OWN
     }
 
     /// Notes that others get the address. From now on, each copy orders the streams.
     #[inline]
     pub fn tell_address(&self, home: &Stream) {
-        if !self.is_known_outside.load(Ordering::Relaxed) {
+        if self.address.load(Ordering::Acquire) != TOLD {
             self.become_by_streams(home);
         }
     }
 
     #[cold]
     fn become_by_streams(&self, home: &Stream) {
-        // A host function may not call the driver. Its address is for a later call.
+        // Before the reads are looked at: a copy of another thread looks at this after it has noted its read.
+        self.address.fetch_max(LEAVING, Ordering::SeqCst);
+        // A host function may not call the driver: the next call waits for the reads.
         if !inside_host_function() {
-            self.is_known_outside.store(true, Ordering::SeqCst);
             self.after_reads(home, &ALL);
+            self.address.store(TOLD, Ordering::Release);
         }
     }
 
@@ -85,17 +95,11 @@ impl MemoryOrder {
         }
     }
 
-    /// Makes the home stream wait for the reads of some bytes by other streams. If it cannot, waits for them here.
+    /// Makes the home stream wait for the reads of some bytes by other streams. If it cannot, waits for them here. In a host
+    /// function, which may not call the driver, they stay. Whether there were reads.
     #[inline]
-    pub fn after_reads(&self, home: &Stream, bytes: &Range<usize>) {
-        if let Some(accesses) = self.accesses.get() {
-            accesses
-                .each_read(bytes, |event| {
-                    home.order_after_event_or_wait(event);
-                    Ok(())
-                })
-                .unwrap_or_default();
-        }
+    pub fn after_reads(&self, home: &Stream, bytes: &Range<usize>) -> bool {
+        self.accesses.get().is_some_and(|accesses| accesses.order_after_reads(home, bytes))
     }
 
     /// The same before the memory is freed.
@@ -127,6 +131,19 @@ impl MemoryOrder {
 }
 
 impl SharedAccesses {
+    #[cold]
+    fn order_after_reads(&self, home: &Stream, bytes: &Range<usize>) -> bool {
+        let mut any = false;
+        if !inside_host_function() {
+            let _ = self.each_read(bytes, |event| {
+                any = true;
+                home.order_after_event_or_wait(event);
+                Ok(())
+            });
+        }
+        any
+    }
+
     /// Deals with each read of some bytes, which is forgotten then.
     #[cold]
     fn each_read(&self, bytes: &Range<usize>, mut done: impl FnMut(&Event) -> Result<()>) -> Result<()> {
@@ -166,17 +183,23 @@ impl SharedAccesses {
     fn mark_write(&self, running: &Running<'_>, bytes: Range<usize>, point: Point) -> Result<Point> {
         // Under the lock, so that the list is in order of the stream.
         let mut list = self.list.lock();
+        // What is counted is queued, so the event comes after it.
+        let covered = self.worked();
         point.0.mark(running)?;
-        list.note_write(bytes, point.clone(), self.worked.fetch_add(1, Ordering::AcqRel));
+        list.note_write(bytes, point.clone(), covered, self.worked.fetch_add(1, Ordering::AcqRel));
         Ok(point)
     }
 
-    /// An event for an access, perhaps of an earlier one that nobody waits for.
-    fn unmarked(&self, context: &Context) -> Result<Point> {
+    /// An event for a read, perhaps of an earlier one that nobody waits for, and how many reads were noted before it is marked.
+    fn unmarked(&self, context: &Context) -> Result<(Point, u64)> {
         let is_unused = |point: &Point| Arc::strong_count(&point.0) == 1 && point.0.context() == context;
-        match self.list.lock().take_spare(is_unused) {
-            Some(point) => Ok(point),
-            None => Ok(Point(Arc::new(Event::new(context)?))),
+        let (spare, noted) = {
+            let mut list = self.list.lock();
+            (list.take_spare(is_unused), list.noted())
+        };
+        match spare {
+            Some(point) => Ok((point, noted)),
+            None => Ok((Point(Arc::new(Event::new(context)?)), noted)),
         }
     }
 }
@@ -187,6 +210,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     #[inline]
     pub(super) fn prepare_bytes(&self, bytes: &Range<usize>) -> Result<()> {
         self.post_forgotten()?;
+        if captures_under_way() {
+            // A launch of the graph reports nothing.
+            self.tell_address();
+        }
         self.hold.allocation().order.after_reads(self.stream(), bytes);
         Ok(())
     }
@@ -205,7 +232,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Notes that others get the address.
     #[inline]
     pub(crate) fn tell_address(&self) {
-        self.hold.allocation().order.tell_address(self.stream());
+        let allocation = self.hold.allocation();
+        // Not a part's own stream, which says nothing of other parts.
+        allocation.order.tell_address(allocation.home());
     }
 
     /// Waits for the copies from this buffer on other streams.
@@ -216,10 +245,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The order of the allocation, if copies of this buffer are ordered by it.
     fn memory_order(&self) -> Option<&MemoryOrder> {
         let allocation = self.hold.allocation();
-        // Clones would have to agree on each access, and a part with its own home stream does not write in order of the
-        // allocation's.
-        (!A::IS_SHARED && allocation.order.is_by_memory() && self.stream() == allocation.home())
-            .then_some(&allocation.order)
+        // Clones would have to agree on each access. A part with its own home stream does not write in order of the
+        // allocation's. Other libraries may capture a borrowed stream.
+        let is_known = !A::IS_SHARED && allocation.order.is_by_memory() && !self.stream().is_borrowed();
+        (is_known && self.stream() == allocation.home()).then_some(&allocation.order)
     }
 
     /// Makes `reader` wait for the writes of some bytes of the allocation, for work that only reads them. Returns the order to
@@ -252,19 +281,25 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (home, other, accesses) = (self.stream(), source.stream(), order.accesses());
         let own = self.memory_order().filter(|_| !writes.is_empty());
         let marked = home.running("a copy between buffers").and_then(|running| {
-            let point = accesses.unmarked(home.context())?;
-            match own {
+            let (point, noted) = accesses.unmarked(home.context())?;
+            let marked = match own {
                 Some(own) => own.accesses().mark_write(&running, writes, point),
                 None => point.0.mark(&running).map(|()| point),
-            }
+            };
+            marked.map(|point| (point, noted))
         });
         if own.is_none() || marked.is_err() {
             self.hold.allocation().order.note_work();
         }
         self.note_read_in_order();
+        let Ok((point, noted)) = marked else {
+            let ordered = other.order_work_after_or_wait(home);
+            source.work.note();
+            return ordered;
+        };
+        let surplus = accesses.list.lock().note_read(reads, home.id(), point, noted);
+        // Afterwards, so that a wait of the CPU that passes the note has seen the read.
         source.work.note();
-        let Ok(point) = marked else { return other.order_work_after_or_wait(home) };
-        let surplus = accesses.list.lock().note_read(reads, home.id(), point);
         if let Some(early) = surplus {
             other.order_after_event_or_wait(&early.0);
         }

@@ -2,7 +2,7 @@
 //!
 //! A [`Buffer`] is to device memory what a `Vec` is to the heap. Its copies and fills, and the free when it is dropped,
 //! run in order on its *home stream*. So the CPU need not wait between them, and work on one stream needs no events. A
-//! copy between buffers with different home streams orders the two streams by events.
+//! copy between buffers with different home streams is ordered with what writes their bytes, by events.
 //!
 //! Offsets and lengths are in elements, as with slices.
 //!
@@ -273,8 +273,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// Work failed.
     pub fn synchronize(&self) -> Result<()> {
-        self.stream().synchronize()?;
-        self.wait_for_reads()
+        // Another thread may make the home stream wait for a read, and forget it.
+        self.wait_for_reads()?;
+        self.stream().synchronize()
     }
 
     /// Records device work on the home stream, or for which that stream waits.
@@ -291,11 +292,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             self.fence_forgotten();
         }
         if let Some(noted) = self.work.pending() {
+            // First, because another thread may make the home stream wait for a read, and forget it.
+            self.wait_for_reads()?;
             waiting::while_doing(&"for a CPU access to a buffer", || {
                 self.stream().wait_beside_captures()?;
                 self.stream().check_released()
             })?;
-            self.wait_for_reads()?;
             self.work.pass(noted);
         }
         self.work.settle_uses()?;
