@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cuda_mem
-import numpy as np
 import report
+from report import np
 
 
 class Clips:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import cuda_mem.cupy
-import numpy as np
 import report
+from report import np
 
 CHANNELS = 4096
 

@@ -7,13 +7,11 @@ The weights and the prompts are random: nothing is downloaded. The tokens are th
 """
 
 import hashlib
-import os
 import random
 import time
 from collections.abc import Iterator
 from typing import Any
 
-import cuda_mem.torch
 import report
 
 
@@ -40,19 +38,7 @@ def generate(torch: Any, model: Any, lengths: list[int], new: int) -> Any:
 
 def main() -> None:
     arguments = report.parser(__doc__, ["own", "expandable", "ours"]).parse_args()
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    if arguments.memory == "expandable":
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        report.skip(f"{error}: pip install torch transformers")
-    report.needs_kernels()
-
-    if arguments.memory == "ours":
-        cuda_mem.torch.use()
-    torch.manual_seed(1)
+    torch, transformers = report.torch_and_transformers(arguments.memory)
     # 218 million parameters.
     shape = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 12, "num_attention_heads": 16}
     if arguments.brief:
@@ -74,8 +60,7 @@ def main() -> None:
         digest.update(tokens.numpy().tobytes())
         count += tokens.numel()
     seconds = time.perf_counter() - begin
-    peak = report.peak_of_pools() if arguments.memory == "ours" else torch.cuda.max_memory_reserved()
-    report.line(arguments.memory, seconds, f"{count} tokens, {digest.hexdigest()[:16]}", device_pool=peak)
+    report.line(arguments.memory, seconds, f"{count} tokens, {digest.hexdigest()[:16]}", device_pool=report.peak_of_torch(torch, arguments.memory))
 
 
 if __name__ == "__main__":

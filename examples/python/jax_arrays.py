@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 import cuda_mem
-import numpy as np
 import report
+from report import np
 
 
 class Results:

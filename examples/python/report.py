@@ -1,12 +1,25 @@
 """What the programs of this folder share: the command line, and the lines that they print."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import cuda_mem
 import cuda_mem.torch
+
+
+def skip(reason: object) -> NoReturn:
+    """Ends the program with a line that says what is missing."""
+    print(f"skipped: {Path(sys.argv[0]).stem}: {str(reason).splitlines()[0]}", flush=True)
+    sys.exit(0)
+
+
+try:
+    import numpy as np  # for the programs too
+except ImportError as error:
+    skip(f"{error}: pip install numpy")
 
 
 def parser(description: str | None, memories: list[str]) -> argparse.ArgumentParser:
@@ -17,12 +30,6 @@ def parser(description: str | None, memories: list[str]) -> argparse.ArgumentPar
     return made
 
 
-def skip(reason: object) -> NoReturn:
-    """Ends the program with a line that says what is missing."""
-    print(f"skipped: {Path(sys.argv[0]).stem}: {str(reason).splitlines()[0]}", flush=True)
-    sys.exit(0)
-
-
 def needs_kernels() -> None:
     """Ends the program where no kernel runs."""
     try:
@@ -30,6 +37,31 @@ def needs_kernels() -> None:
             skip("the software GPU runs no kernels: use a GPU")
     except cuda_mem.Error as error:
         skip(f"there is no GPU: {error}")
+
+
+def torch_and_transformers(memory: str) -> tuple[Any, Any]:
+    """The two libraries, where PyTorch takes its memory from its `own` allocator, from that with `expandable` segments, or from
+    `ours`. The same program computes the same with each."""
+    # The library of matrix products computes the same in each run only with this setting.
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    if memory == "expandable":
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        skip(f"{error}: pip install torch transformers")
+    needs_kernels()
+    if memory == "ours":
+        cuda_mem.torch.use()
+    torch.manual_seed(1)
+    return torch, transformers
+
+
+def peak_of_torch(torch: Any, memory: str) -> int:
+    """The most device memory that the allocator has held, in bytes."""
+    peak: int = peak_of_pools() if memory == "ours" else torch.cuda.max_memory_reserved()
+    return peak
 
 
 def mapped_memory() -> cuda_mem.MappedMemory:

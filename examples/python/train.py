@@ -7,13 +7,11 @@ The weights and the tokens are random: nothing is downloaded. The losses are the
 """
 
 import math
-import os
 import random
 import time
 from collections.abc import Iterator
 from typing import Any
 
-import cuda_mem.torch
 import report
 
 
@@ -46,20 +44,7 @@ def train(torch: Any, model: Any, batches: list[Any]) -> tuple[list[float], floa
 
 def main() -> None:
     arguments = report.parser(__doc__, ["own", "expandable", "ours"]).parse_args()
-    # The library of matrix products computes the same in each run only with this setting.
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    if arguments.memory == "expandable":
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        report.skip(f"{error}: pip install torch transformers")
-    report.needs_kernels()
-
-    if arguments.memory == "ours":
-        cuda_mem.torch.use()
-    torch.manual_seed(1)
+    torch, transformers = report.torch_and_transformers(arguments.memory)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     small = {"n_layer": 2, "n_embd": 128, "n_head": 4} if arguments.brief else {}
@@ -72,9 +57,8 @@ def main() -> None:
 
     losses, seconds = train(torch, model, batches)
     assert all(map(math.isfinite, losses)) and losses[-1] < losses[0], f"the training learns nothing: {losses}"
-    peak = report.peak_of_pools() if arguments.memory == "ours" else torch.cuda.max_memory_reserved()
     result = f"{len(losses)} losses from {losses[0]:.6f} to {losses[-1]:.6f}, their sum {math.fsum(losses)!r}"
-    report.line(arguments.memory, seconds, result, device_pool=peak)
+    report.line(arguments.memory, seconds, result, device_pool=report.peak_of_torch(torch, arguments.memory))
 
 
 if __name__ == "__main__":
