@@ -27,6 +27,8 @@ pub(super) struct Accesses<E> {
     noted: u64,
     /// Events of reads that were replaced.
     spare: Vec<E>,
+    /// Events that the list has no use for: see [`take_unused`](Self::take_unused).
+    unused: Vec<E>,
 }
 
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub(super) enum ReadAfter<E> {
 
 impl<E> Default for Accesses<E> {
     fn default() -> Self {
-        Self { reads: Vec::new(), writes: Vec::new(), rest: None, noted: 0, spare: Vec::new() }
+        Self { reads: Vec::new(), writes: Vec::new(), rest: None, noted: 0, spare: Vec::new(), unused: Vec::new() }
     }
 }
 
@@ -84,16 +86,17 @@ impl<E: Clone + PartialEq> Accesses<E> {
 
     /// Notes that all work of the home stream up to a number of writes comes before an event, or is over.
     pub fn note_rest(&mut self, event: Option<E>, written: u64) {
-        self.writes.clear();
-        self.rest = Some(Rest { event, written });
+        self.unused.extend(self.writes.drain(..).map(|write| write.event));
+        let rest = self.rest.replace(Rest { event, written });
+        self.unused.extend(rest.and_then(|rest| rest.event));
     }
 
     /// Notes that the work before an event is over. The home stream may wait for it too.
     pub fn pass(&mut self, passed: &E) {
-        self.reads.retain(|read| read.event != *passed);
+        self.pass_read(passed);
         // Those before it are over too. Those of the rest come before all writes of the list.
         if let Some(last) = self.writes.iter().rposition(|write| write.event == *passed) {
-            self.writes.drain(..=last);
+            self.unused.extend(self.writes.drain(..=last).map(|write| write.event));
             self.forget_rest_event();
         } else if self.rest.as_ref().is_some_and(|rest| rest.event.as_ref() == Some(passed)) {
             self.forget_rest_event();
@@ -101,9 +104,7 @@ impl<E: Clone + PartialEq> Accesses<E> {
     }
 
     fn forget_rest_event(&mut self) {
-        if let Some(rest) = &mut self.rest {
-            rest.event = None;
-        }
+        self.unused.extend(self.rest.as_mut().and_then(|rest| rest.event.take()));
     }
 
     /// The reads by other streams that a write of these bytes must wait for.
@@ -114,7 +115,7 @@ impl<E: Clone + PartialEq> Accesses<E> {
 
     /// Notes that the home stream waits for a read.
     pub fn pass_read(&mut self, event: &E) {
-        self.reads.retain(|read| read.event != *event);
+        self.unused.extend(self.reads.extract_if(.., |read| read.event == *event).map(|read| read.event));
     }
 
     /// How many reads were noted so far.
@@ -130,7 +131,7 @@ impl<E: Clone + PartialEq> Accesses<E> {
         let is_replaced =
             |read: &mut Read<E>| read.stream == stream && read.number <= noted && covers(&bytes, &read.bytes);
         self.spare.extend(self.reads.extract_if(.., is_replaced).map(|read| read.event));
-        self.spare.truncate(SPARE);
+        self.unused.extend(self.spare.drain(SPARE.min(self.spare.len())..));
         self.noted += 1;
         self.reads.push(Read { bytes, stream, number: self.noted, event });
         (self.reads.len() > MOST).then(|| self.reads.remove(0).event)
@@ -142,7 +143,8 @@ impl<E: Clone + PartialEq> Accesses<E> {
         match &mut self.rest {
             Some(rest) if rest.written == before && self.writes.len() < MOST => {
                 rest.written += 1;
-                self.writes.retain(|write| !covers(&bytes, &write.bytes));
+                let is_replaced = |write: &mut Write<E>| covers(&bytes, &write.bytes);
+                self.unused.extend(self.writes.extract_if(.., is_replaced).map(|write| write.event));
                 self.writes.push(Write { bytes, event });
             }
             _ if covered == before => self.note_rest(Some(event), before + 1),
@@ -155,6 +157,12 @@ impl<E: Clone + PartialEq> Accesses<E> {
     pub fn take_spare(&mut self, is_unused: impl Fn(&E) -> bool) -> Option<E> {
         let place = self.spare.iter().position(is_unused)?;
         Some(self.spare.swap_remove(place))
+    }
+
+    /// The events that the list has no use for. Drop them without the list's lock: with its last event, a context may end.
+    #[must_use]
+    pub fn take_unused(&mut self) -> Vec<E> {
+        core::mem::take(&mut self.unused)
     }
 }
 
@@ -169,6 +177,7 @@ fn covers(one: &Range<usize>, other: &Range<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
 
     /// A stream's work so far: for each stream, how many of its pieces come before the next one.
     type Clock = [u32; STREAMS];
@@ -379,5 +388,51 @@ mod tests {
         assert_eq!(accesses.note_read(0..8, 1, "again", 2), None);
         assert_eq!(accesses.take_spare(|event| *event == "part"), Some("part"));
         assert_eq!(accesses.take_spare(|_| true), Some("first"));
+    }
+
+    #[test]
+    fn no_event_ends_before_its_owner_takes_it() {
+        // The owner changes the list under a lock, where the end of an event may end a context.
+        let mut accesses = Accesses::<Rc<u64>>::default();
+        let alive = |events: &[Rc<u64>]| events.iter().map(Rc::strong_count).sum::<usize>();
+        let (mut events, mut number) = (Vec::new(), 1u64);
+        for step in 0..2000 {
+            number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let (choice, start, other) = (number >> 60, (number >> 40) as usize % 8, (number >> 20) as usize);
+            let event = Rc::new(step);
+            events.push(event.clone());
+            let earlier = events[other % events.len()].clone();
+            let before = alive(&events);
+            let returned = match choice {
+                0..6 => accesses.note_read(start..start + 1, other as u64 % 40, event, step),
+                6..10 => {
+                    accesses.note_write(start..start + choice as usize - 5, event, step, step);
+                    None
+                }
+                10 => {
+                    accesses.note_rest(Some(event), step + 1);
+                    None
+                }
+                11 => {
+                    accesses.note_rest(None, step + 1);
+                    Some(event)
+                }
+                12 => {
+                    accesses.pass_read(&earlier);
+                    Some(event)
+                }
+                13 | 14 => {
+                    accesses.pass(&earlier);
+                    Some(event)
+                }
+                _ => {
+                    drop((accesses.take_spare(|_| true), event));
+                    continue;
+                }
+            };
+            assert_eq!(alive(&events), before, "step {step}, choice {choice}");
+            drop((returned, accesses.take_unused()));
+        }
+        assert!(alive(&events) < 2 * events.len(), "most events have ended");
     }
 }

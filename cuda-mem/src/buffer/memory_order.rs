@@ -144,6 +144,16 @@ impl SharedAccesses {
         any
     }
 
+    /// Changes the list. What it has no use for then is dropped without the lock.
+    fn change<R>(&self, change: impl FnOnce(&mut Accesses<Point>) -> R) -> R {
+        let mut list = self.list.lock();
+        let result = change(&mut list);
+        let unused = list.take_unused();
+        drop(list);
+        drop(unused);
+        result
+    }
+
     /// Deals with each read of some bytes, which is forgotten then.
     #[cold]
     fn each_read(&self, bytes: &Range<usize>, mut done: impl FnMut(&Event) -> Result<()>) -> Result<()> {
@@ -151,7 +161,7 @@ impl SharedAccesses {
         let reads = self.list.lock().before_write(bytes);
         for read in reads {
             done(&read.0)?;
-            self.list.lock().pass_read(&read);
+            self.change(|list| list.pass_read(&read));
         }
         Ok(())
     }
@@ -164,14 +174,16 @@ impl SharedAccesses {
         let running = home.running("a copy from a buffer")?;
         let worked = self.worked();
         if home.context().is_idle(home.raw()) == Ok(true) {
-            self.list.lock().note_rest(None, worked);
+            self.change(|list| list.note_rest(None, worked));
             return Ok(Vec::new());
         }
-        let mut list = self.list.lock();
-        let worked = self.worked();
         let event = Point(Arc::new(Event::new(home.context())?));
-        event.0.mark(&running)?;
-        list.note_rest(Some(event.clone()), worked);
+        self.change(|list| -> Result<()> {
+            let worked = self.worked();
+            event.0.mark(&running)?;
+            list.note_rest(Some(event.clone()), worked);
+            Ok(())
+        })?;
         Ok(vec![event])
     }
 
@@ -182,21 +194,20 @@ impl SharedAccesses {
     /// Marks the end of a write that the home stream has queued.
     fn mark_write(&self, running: &Running<'_>, bytes: Range<usize>, point: Point) -> Result<Point> {
         // Under the lock, so that the list is in order of the stream.
-        let mut list = self.list.lock();
-        // What is counted is queued, so the event comes after it.
-        let covered = self.worked();
-        point.0.mark(running)?;
-        list.note_write(bytes, point.clone(), covered, self.worked.fetch_add(1, Ordering::AcqRel));
+        self.change(|list| -> Result<()> {
+            // What is counted is queued, so the event comes after it.
+            let covered = self.worked();
+            point.0.mark(running)?;
+            list.note_write(bytes, point.clone(), covered, self.worked.fetch_add(1, Ordering::AcqRel));
+            Ok(())
+        })?;
         Ok(point)
     }
 
     /// An event for a read, perhaps of an earlier one that nobody waits for, and how many reads were noted before it is marked.
     fn unmarked(&self, context: &Context) -> Result<(Point, u64)> {
         let is_unused = |point: &Point| Arc::strong_count(&point.0) == 1 && point.0.context() == context;
-        let (spare, noted) = {
-            let mut list = self.list.lock();
-            (list.take_spare(is_unused), list.noted())
-        };
+        let (spare, noted) = self.change(|list| (list.take_spare(is_unused), list.noted()));
         match spare {
             Some(point) => Ok((point, noted)),
             None => Ok((Point(Arc::new(Event::new(context)?)), noted)),
@@ -262,7 +273,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let accesses = order.accesses();
         for point in accesses.before_read(self.stream(), bytes)? {
             match point.is_over() {
-                true => accesses.list.lock().pass(&point),
+                true => accesses.change(|list| list.pass(&point)),
                 false => reader.wait(&point.0)?,
             }
         }
@@ -297,7 +308,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             source.work.note();
             return ordered;
         };
-        let surplus = accesses.list.lock().note_read(reads, home.id(), point, noted);
+        let surplus = accesses.change(|list| list.note_read(reads, home.id(), point, noted));
         // Afterwards, so that a wait of the CPU that passes the note has seen the read.
         source.work.note();
         if let Some(early) = surplus {
