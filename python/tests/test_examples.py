@@ -142,9 +142,14 @@ for number in range(20):
 def test_each_program_says_what_it_lacks_here(name: str, lacking: str) -> None:
     path = str(EXAMPLES / f"{name}.py")
     # A module that is None cannot be imported.
-    call = f"import runpy, sys; sys.modules.update(dict.fromkeys({lacking.split()!r})); runpy.run_path({path!r}, run_name='__main__')"
     for memory in compare.PROGRAMS[name]:
-        command = [sys.executable, "-c", f"import sys; sys.argv = [{path!r}, '--memory', {memory!r}, '--brief']; {call}"]
+        call = f"""
+import runpy, sys
+sys.argv, sys.path[0] = [{path!r}, "--memory", {memory!r}, "--brief"], {str(EXAMPLES)!r}
+sys.modules.update(dict.fromkeys({lacking.split()!r}))
+runpy.run_path({path!r}, run_name="__main__")
+"""
+        command = [sys.executable, "-c", call]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and done.stdout.startswith(f"skipped: {name}: "), done.stdout + done.stderr
         assert done.stdout.count("\n") == 1
