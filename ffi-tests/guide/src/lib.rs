@@ -12,6 +12,7 @@ macro_rules! pages {
 pages! {
     readme: "../../../README.md",
     readme_of_cuda_mem: "../../../cuda-mem/README.md",
+    readme_of_cuda_mem_remote: "../../../cuda-mem-remote/README.md",
     readme_of_cuda_sys: "../../../cuda-sys/README.md",
     readme_of_softgpu: "../../../softgpu/README.md",
     readme_of_stream_heap: "../../../stream-heap/README.md",
@@ -30,6 +31,7 @@ pages! {
     python: "../../../docs/guide/python.md",
     pytorch: "../../../docs/guide/pytorch.md",
     several_gpus: "../../../docs/guide/several-gpus.md",
+    several_hosts: "../../../docs/guide/several-hosts.md",
     sharing: "../../../docs/guide/sharing.md",
     signals: "../../../docs/guide/signals.md",
     staging: "../../../docs/guide/staging.md",

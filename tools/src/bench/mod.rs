@@ -4,6 +4,7 @@ mod clock;
 pub(crate) mod copy;
 pub(crate) mod peers;
 pub(crate) mod pool;
+pub(crate) mod remote;
 pub(crate) mod signal;
 
 use crate::cli::BenchRun;

@@ -25,6 +25,8 @@ pub(crate) enum BenchCommand {
     Latency(BenchLatencyOptions),
     /// Measures copies between devices, and draws the rates of all pairs
     Peers(BenchPeersOptions),
+    /// Measures messages of device memory to another program and back, beside a plain loop over a socket
+    Remote(BenchRemoteOptions),
     /// Measures the latency of signals between the CPU, streams and running kernels
     Signal(BenchSignalOptions),
 }
@@ -190,6 +192,28 @@ fn parse_large(text: &str) -> Result<usize, String> {
         size if size < 1 << 20 => Err("the smallest size is 1M".to_owned()),
         size => Ok(size),
     }
+}
+
+const BENCH_REMOTE_AFTER: &str = "\
+Examples:
+  cuda-mem bench remote
+  cuda-mem bench remote --json > remote.json
+
+Device memory goes to another thread over the loopback and comes back, at 1 KiB to 16 MiB: as frames (`cuda-mem-remote`), and by a
+plain loop, which copies to page-locked memory, waits, and writes a TCP socket. The two take turns.
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
+  ok, error     whether all was measured, and if not, why
+  software, device_name, driver, cuda, transport, load (of the machine)
+  rows          for each size: bytes, rounds, ours_ns, ours_p99_ns, plain_ns, plain_p99_ns";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_REMOTE_AFTER)]
+pub(crate) struct BenchRemoteOptions {
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
 }
 
 const BENCH_SIGNAL_AFTER: &str = "\

@@ -6,4 +6,5 @@ mod copies;
 mod general;
 mod peers;
 mod pools;
+mod remote;
 mod signal;

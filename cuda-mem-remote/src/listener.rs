@@ -1,0 +1,118 @@
+//! Waits for peers.
+
+use crate::engine::sockets;
+use crate::remote::Inner;
+use crate::{Error, Peer, Result};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How many connections may be in their handshake. A stranger who says nothing takes one of them for the deadline.
+const MAX_HANDSHAKES: usize = 64;
+/// How many peers may wait to be accepted.
+const MAX_WAITING: usize = 64;
+
+/// Waits for peers at an address: [`Remote::listen`](crate::Remote::listen). A drop stops that; peers stay.
+#[derive(Debug)]
+pub struct Listener {
+    remote: Arc<Inner>,
+    address: SocketAddr,
+    arrived: Receiver<Result<Peer>>,
+    /// Ends the thread that listens, which looks at it at each connection.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Listener {
+    pub(crate) fn new(remote: &Arc<Inner>, addresses: &[SocketAddr]) -> Result<Self> {
+        const CALL: &str = "Remote::listen";
+        let named = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let refused = |why| Error::System { call: CALL, address: named.clone(), why };
+        let socket = TcpListener::bind(addresses).map_err(refused)?;
+        let address = socket.local_addr().map_err(refused)?;
+        let (sender, arrived) = bounded(MAX_WAITING);
+        let is_over = Arc::<AtomicBool>::default();
+        let (own, over) = (remote.clone(), is_over.clone());
+        let work = move || listen(&socket, &own, &over, &sender);
+        std::thread::Builder::new().name("cuda-mem listener".to_owned()).spawn(work).map_err(refused)?;
+        Ok(Self { remote: remote.clone(), address, arrived, is_over })
+    }
+
+    /// The address, with its port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next peer, which has proved that it has the key. Waits for it, up to [`RemoteOptions::deadline`](crate::RemoteOptions).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`]: no peer came. A connection that failed: [`Error::WrongKey`], [`Error::Release`],
+    /// [`Error::Unreachable`]; call again.
+    pub fn accept(&self) -> Result<Peer> {
+        const CALL: &str = "Listener::accept";
+        self.remote.check(CALL)?;
+        let after = self.remote.options.deadline;
+        match self.arrived.recv_timeout(after) {
+            Ok(arrived) => arrived,
+            Err(RecvTimeoutError::Timeout) => Err(Error::TimedOut { call: CALL, after, why: "no peer has connected" }),
+            Err(RecvTimeoutError::Disconnected) => {
+                let why = std::io::Error::other("the thread that listens has ended");
+                Err(Error::System { call: CALL, address: self.address.to_string(), why })
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // Wakes the thread that listens. If nobody can connect, nobody will.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(100));
+    }
+}
+
+fn listen(socket: &TcpListener, remote: &Arc<Inner>, is_over: &AtomicBool, arrived: &Sender<Result<Peer>>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in socket.incoming() {
+        if is_over.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(stream) = stream else {
+            // Too many files are open, or the stranger is gone already. Other connections end meanwhile.
+            let _ = crossbeam_channel::after(Duration::from_millis(10)).recv();
+            continue;
+        };
+        if open.fetch_add(1, Ordering::AcqRel) >= MAX_HANDSHAKES {
+            open.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let (remote, arrived, counted) = (remote.clone(), arrived.clone(), Counted(open.clone()));
+        // Strangers who say nothing must not hold up others.
+        let work = move || {
+            let until = Instant::now() + remote.options.deadline;
+            if let Ok(address) = stream.peer_addr() {
+                let made = sockets::connection(stream, &remote.key, false, until);
+                let made = made.map_err(|failed| failed.error("Listener::accept", address, &remote));
+                // The peer is served before the program accepts it: it hears of this side, but has nothing to reach.
+                let peer = made.and_then(|connection| Peer::new(&remote, connection));
+                drop(counted);
+                // If nobody accepts, the connection ends.
+                let _ = arrived.send_deadline(peer, until);
+            }
+        };
+        // Without a thread the connection ends.
+        let _ = std::thread::Builder::new().name("cuda-mem handshake".to_owned()).spawn(work);
+    }
+}
+
+/// A handshake that is counted.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

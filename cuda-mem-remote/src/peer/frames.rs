@@ -1,0 +1,281 @@
+//! Frames that go to a peer, and frames that the network fills.
+
+use super::Handle;
+use super::link::{Outgoing, Room, Way};
+use super::reader::tell;
+use super::server::send;
+use super::state::Taken;
+use crate::wire::MAX_NAME;
+use crate::{Error, Result, memory};
+use core::ops::{Bound, RangeBounds};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use cuda_mem::Buffer;
+use cuda_mem::buffer::Access;
+use cuda_mem::frames::{Frame, FrameError, FrameRing};
+use cuda_mem::memory::Kind;
+use cuda_mem::signal::WaitPolicy;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A sequence of frames that go to a peer, which [`Peer::frames`](crate::Peer::frames) begins.
+#[derive(Debug)]
+pub struct OutgoingFrames {
+    peer: Arc<Handle>,
+    lane: u64,
+    size: usize,
+    rooms: Receiver<Room>,
+    /// For how many frames the other side has had memory so far.
+    room: u64,
+    sent: u64,
+}
+
+impl OutgoingFrames {
+    pub(super) fn new(peer: Arc<Handle>, name: &str, size: usize) -> Result<Self> {
+        const CALL: &str = "Peer::frames";
+        let link = &peer.link;
+        link.check(CALL)?;
+        check_name(CALL, name)?;
+        if size == 0 {
+            return Err(Error::Size { call: CALL, what: "a frame", value: 0, limit: 1, rule: "the least" });
+        }
+        let (sender, rooms) = unbounded();
+        let lane = link.number();
+        let mut state = link.state();
+        if state.sent_names.contains_key(name) {
+            let why = "was used on this connection before: choose another";
+            return Err(Error::Name { call: CALL, name: name.to_owned(), why });
+        }
+        state.sent_names.insert(name.into(), lane);
+        state.rooms.insert(lane, sender);
+        drop(state);
+        link.send(Outgoing::Announce { lane, size: size as u64, name: name.into() });
+        Ok(Self { peer, lane, size, rooms, room: 0, sent: 0 })
+    }
+
+    /// The size of a frame in bytes.
+    pub fn frame_size(&self) -> usize {
+        self.size
+    }
+
+    /// Sends a range of a buffer as the next frame, after the work of the buffer's stream so far. Returns the number of the frame,
+    /// from 0. Later work of the stream may overwrite the range: it comes after the copy to the staging, which this call queues.
+    ///
+    /// The call waits for no stream. It waits, up to [`RemoteOptions::deadline`](crate::RemoteOptions), while the other side has
+    /// no memory for another frame, and while the staging is full.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer, or has another size than a frame; the peer receives frames of another size
+    /// ([`Error::Size`]); the deadline passed ([`Error::TimedOut`]); the peer is gone; the work that makes an earlier frame has
+    /// failed ([`Error::Owner`]).
+    pub fn send<K: Kind, A: Access>(
+        &mut self,
+        source: &Buffer<u8, K, A>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<u64> {
+        const CALL: &str = "OutgoingFrames::send";
+        let link = self.peer.link.clone();
+        link.check(CALL)?;
+        let (start, end) = bounds(&range, source.len());
+        if start > end || end > source.len() {
+            let (value, limit) = (end as u64, source.len() as u64);
+            return Err(Error::Size { call: CALL, what: "the range", value, limit, rule: "those of the buffer" });
+        }
+        if end - start != self.size {
+            let (value, limit) = ((end - start) as u64, self.size as u64);
+            return Err(Error::Size { call: CALL, what: "the range", value, limit, rule: "those of a frame" });
+        }
+        self.wait_for_room(CALL)?;
+        let number = self.sent;
+        self.sent += 1;
+        send(&link, Way::Frames { lane: self.lane }, number, (start as u64, self.size as u64), |start, size, slot| {
+            memory::stage(source, start, size, slot)
+        })?;
+        Ok(number)
+    }
+
+    fn wait_for_room(&mut self, call: &'static str) -> Result<()> {
+        let link = &self.peer.link;
+        let deadline = link.remote.options.deadline;
+        let until = Instant::now() + deadline;
+        loop {
+            // Old news first: they are never waited for.
+            let news = match self.sent < self.room {
+                true => self.rooms.try_recv().map_err(|_| RecvTimeoutError::Timeout),
+                false => self.rooms.recv_deadline(until),
+            };
+            match news {
+                Ok(Room::Frames(frames)) => self.room = frames,
+                Ok(Room::OtherSize(size)) => {
+                    let rule = "those of the other side's frames";
+                    return Err(Error::Size { call, what: "a frame", value: self.size as u64, limit: size, rule });
+                }
+                Ok(Room::Failed) => {
+                    let why = "did not get an earlier frame, because the work that makes it has failed";
+                    return Err(Error::Owner { call, address: link.address, why });
+                }
+                Err(_) if self.sent < self.room => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = "the other side has no memory for another frame: does it receive them?";
+                    return Err(Error::TimedOut { call, after: deadline, why });
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    link.check(call)?;
+                    return Err(link.peer_gone(crate::Cause::ClosedHere));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for OutgoingFrames {
+    fn drop(&mut self) {
+        self.peer.link.state().rooms.remove(&self.lane);
+    }
+}
+
+/// A sequence of frames that come from a peer, which [`Peer::receive_frames`](crate::Peer::receive_frames) begins.
+#[derive(Debug)]
+pub struct IncomingFrames {
+    peer: Arc<Handle>,
+    name: Box<str>,
+    size: usize,
+    /// Told when the network is done with a frame.
+    tell_filled: Sender<()>,
+    filled: Receiver<()>,
+}
+
+/// A frame that the network has.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub frame: Frame,
+    /// Ends after the frame.
+    pub filled: Filled,
+}
+
+/// Tells that the network is done with a frame, when it is dropped.
+#[derive(Debug)]
+pub(super) struct Filled(Sender<()>);
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        // Nobody receives any more.
+        let _ = self.0.send(());
+    }
+}
+
+impl IncomingFrames {
+    pub(super) fn new(peer: Arc<Handle>, name: &str, size: usize) -> Result<Self> {
+        const CALL: &str = "Peer::receive_frames";
+        let link = &peer.link;
+        link.check(CALL)?;
+        check_name(CALL, name)?;
+        let told = link.state().lanes.receive(name.as_bytes(), size as u64);
+        let told = told.map_err(|taken| {
+            let why = match taken {
+                Taken::Now => "is received already",
+                Taken::Before => "was received on this connection before: choose another",
+            };
+            Error::Name { call: CALL, name: name.to_owned(), why }
+        })?;
+        tell(link, told);
+        let (tell_filled, filled) = unbounded();
+        Ok(Self { peer, name: name.into(), size, tell_filled, filled })
+    }
+
+    /// Takes the next frame of a ring to fill, as [`FrameRing::next`] does: it waits for the work on the frame's memory. Waits too
+    /// while the network has all frames of the ring.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FrameRing::next`]; no frame came within [`RemoteOptions::deadline`](crate::RemoteOptions)
+    /// ([`Error::TimedOut`]); the peer is gone.
+    pub fn next(&self, ring: &FrameRing) -> Result<Frame> {
+        const CALL: &str = "IncomingFrames::next";
+        let link = &self.peer.link;
+        let after = link.remote.options.deadline;
+        let until = Instant::now() + after;
+        loop {
+            link.check(CALL)?;
+            // News of frames that were filled before the question are old.
+            self.filled.try_iter().for_each(drop);
+            match ring.next_with(&WaitPolicy::within(until.saturating_duration_since(Instant::now()))) {
+                Err(cuda_mem::Error::Frame(FrameError::AllOpen { .. })) => {}
+                other => return Ok(other?),
+            }
+            if let Err(RecvTimeoutError::Timeout) = self.filled.recv_deadline(until) {
+                let why = "the peer sent no frame, and the network has all frames of the ring";
+                return Err(Error::TimedOut { call: CALL, after, why });
+            }
+        }
+    }
+
+    /// Gives a frame to the network, which fills it with the peer's next frame, and then publishes it. First queue the work that
+    /// uses the frame, as for frames that the CPU fills: it starts when the last byte is here. Waits for nothing.
+    ///
+    /// If the peer is gone, or the work that makes its frame has failed, the frame is dropped: the streams that wait for it get
+    /// [`FrameError::Abandoned`](cuda_mem::frames::FrameError::Abandoned).
+    ///
+    /// # Errors
+    ///
+    /// The frame has another size than those of the ring of [`Peer::receive_frames`](crate::Peer::receive_frames), or the peer's;
+    /// the peer is gone. The frame is dropped.
+    pub fn fill(&self, frame: Frame) -> Result<()> {
+        const CALL: &str = "IncomingFrames::fill";
+        let link = &self.peer.link;
+        link.check(CALL)?;
+        let sizes = |value: usize, limit: u64, rule| Error::Size {
+            call: CALL,
+            what: "the frame",
+            value: value as u64,
+            limit,
+            rule,
+        };
+        if frame.size() != self.size {
+            return Err(sizes(frame.size(), self.size as u64, "those of the ring"));
+        }
+        let mut state = link.state();
+        if let Some(cause) = state.gone {
+            drop(state);
+            return Err(link.peer_gone(cause));
+        }
+        let given = Given { frame, filled: Filled(self.tell_filled.clone()) };
+        let told = state.lanes.give(self.name.as_bytes(), given);
+        drop(state);
+        match told {
+            Ok(told) => tell(link, told),
+            Err((given, theirs)) => return Err(sizes(given.frame.size(), theirs, "those of the peer's frames")),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for IncomingFrames {
+    fn drop(&mut self) {
+        let frames = self.peer.link.state().lanes.stop(self.name.as_bytes());
+        // Without the lock: their streams are released.
+        drop(frames);
+    }
+}
+
+fn check_name(call: &'static str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Err(Error::Name { call, name: name.chars().take(40).collect(), why: "must have 1 to 255 bytes" });
+    }
+    Ok(())
+}
+
+/// The first and the last element of a range, and one.
+pub(super) fn bounds(range: &impl RangeBounds<usize>, length: usize) -> (usize, usize) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => length,
+    };
+    (start, end)
+}

@@ -1,0 +1,11 @@
+//! Memory on other hosts: programs of one and of several processes, connected over the loopback.
+
+#![allow(missing_docs, clippy::disallowed_methods)]
+
+mod deaths;
+mod frames;
+mod hosts;
+mod memory;
+mod orders;
+mod relay;
+mod strangers;
