@@ -4,7 +4,7 @@ use super::link::{Job, Link, Timer, copy};
 use super::method::Direction;
 use super::rates::LinkRate;
 use super::shares::{Trial, UNIT, choose, parts};
-use crate::buffer::{Access, Buffer, DeviceRoute, Place, not_open, route};
+use crate::buffer::{Access, Buffer, DeviceRoute, Place, Viewed, not_open, route};
 use crate::memory::kind::Device;
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{BlockKind, Kind};
@@ -195,21 +195,7 @@ impl HostLinks {
         from: &Buffer<T, L, B>,
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
-        const CALL: &str = "HostLinks::upload";
-        let range = from.resolve(CALL, range)?;
-        let device = to.place(CALL, offset, range.len())?;
-        let host = from.place(CALL, range.start, range.len())?;
-        to.check_writable(CALL)?;
-        self.check(CALL, &device, &host, from.copy_side())?;
-        if !self.divides(Direction::ToDevice, &device) {
-            return to.copy_from_buffer(offset, from, range);
-        }
-        let (device_at, host_at, size) = (device.device, host.device, device.size);
-        let job =
-            Job { call: CALL, direction: Direction::ToDevice, device: &*to, device_at, host: from, host_at, size };
-        let writes = to.bytes_of_allocation(offset..offset + range.len());
-        let ranges = (writes, from.bytes_of_allocation(range));
-        to.ordered_after(from, ranges, |home| self.run(&job, home, &self.rates[job.direction as usize], &[]))
+        self.copy("HostLinks::upload", Direction::ToDevice, to, offset, from, range)
     }
 
     /// Copies a range of the device's memory to the elements of page-locked host memory from `offset` on, in stream order,
@@ -225,21 +211,35 @@ impl HostLinks {
         from: &Buffer<T, L, B>,
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
-        const CALL: &str = "HostLinks::download";
-        let range = from.resolve(CALL, range)?;
-        let host = to.place(CALL, offset, range.len())?;
-        let device = from.place(CALL, range.start, range.len())?;
-        to.check_writable(CALL)?;
-        self.check(CALL, &device, &host, to.copy_side())?;
-        if !self.divides(Direction::FromDevice, &device) {
+        self.copy("HostLinks::download", Direction::FromDevice, to, offset, from, range)
+    }
+
+    fn copy<T, K: Kind, A: Access, L: Kind, B: Access>(
+        &self,
+        call: &'static str,
+        direction: Direction,
+        to: &mut Buffer<T, K, A>,
+        offset: usize,
+        from: &Buffer<T, L, B>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<()> {
+        let range = from.resolve(call, range)?;
+        let target: (_, _, &dyn Viewed) = (to.place(call, offset, range.len())?, to.copy_side(), &*to);
+        let source: (_, _, &dyn Viewed) = (from.place(call, range.start, range.len())?, from.copy_side(), from);
+        let ((device, _, device_memory), (host, host_side, host_memory)) = match direction {
+            Direction::ToDevice => (target, source),
+            Direction::FromDevice => (source, target),
+        };
+        to.check_writable(call)?;
+        self.check(call, &device, &host, host_side)?;
+        if !self.divides(direction, &device) {
             return to.copy_from_buffer(offset, from, range);
         }
         let (device_at, host_at, size) = (device.device, host.device, device.size);
-        let job =
-            Job { call: CALL, direction: Direction::FromDevice, device: from, device_at, host: &*to, host_at, size };
+        let job = Job { call, direction, device: device_memory, device_at, host: host_memory, host_at, size };
         let writes = to.bytes_of_allocation(offset..offset + range.len());
         let ranges = (writes, from.bytes_of_allocation(range));
-        to.ordered_after(from, ranges, |home| self.run(&job, home, &self.rates[job.direction as usize], &[]))
+        to.ordered_after(from, ranges, |home| self.run(&job, home, &self.rates[direction as usize], &[]))
     }
 
     fn check(&self, call: &'static str, device: &Place<'_>, host: &Place<'_>, host_side: CopySide) -> Result<()> {

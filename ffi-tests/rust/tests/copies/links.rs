@@ -98,48 +98,28 @@ fn parts_arrive_whole_by_any_shares_of_the_links() -> Outcome {
 }
 
 #[test]
-fn an_upload_comes_after_and_before_the_work_of_both_buffers() -> Outcome {
+fn a_copy_comes_after_and_before_the_work_of_both_buffers() -> Outcome {
     with_two(|_, pair| {
-        for held in [true, false] {
+        for (is_upload, is_target_held) in [(true, true), (true, false), (false, true), (false, false)] {
             let mut links = pair.links(1, 1)?;
-            let (mut memory, mut host) = (pair.memory(20_000)?, pair.host(&[0; 20_000])?);
+            let (memory, host) = (pair.memory(20_000)?.into_any(), pair.host(&[0; 20_000])?.into_any());
+            let (mut to, mut from) = if is_upload { (memory, host) } else { (host, memory) };
             let mut later = pair.memory(20_000)?;
-            let open = hold(if held { memory.stream() } else { host.stream() })?;
-            memory.fill(.., 1)?;
-            host.fill(.., 2)?;
-            links.upload(&mut memory, 0, &host, ..)?;
-            host.fill(.., 3)?;
-            later.copy_from_buffer(0, &memory, ..)?;
-            memory.fill(.., 4)?;
-            assert!(!memory.stream().is_done()?, "the call returns while earlier work waits");
+            let open = hold(if is_target_held { to.stream() } else { from.stream() })?;
+            to.fill(.., 1)?;
+            from.fill(.., 2)?;
+            match is_upload {
+                true => links.upload(&mut to, 0, &from, ..)?,
+                false => links.download(&mut to, 0, &from, ..)?,
+            }
+            from.fill(.., 3)?;
+            later.copy_from_buffer(0, &to, ..)?;
+            to.fill(.., 4)?;
+            assert!(!to.stream().is_done()?, "the call returns while earlier work waits");
             open.send(())?;
             same("later", &later.to_vec()?, &[2; 20_000])?;
-            same("host", &host.to_vec()?, &[3; 20_000])?;
-            same("memory", &memory.to_vec()?, &[4; 20_000])?;
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn a_download_comes_after_and_before_the_work_of_both_buffers() -> Outcome {
-    with_two(|_, pair| {
-        for held in [true, false] {
-            let mut links = pair.links(1, 1)?;
-            let (mut memory, mut host) = (pair.memory(20_000)?, pair.host(&[0; 20_000])?);
-            let mut later = pair.memory(20_000)?;
-            let open = hold(if held { memory.stream() } else { host.stream() })?;
-            memory.fill(.., 1)?;
-            host.fill(.., 2)?;
-            links.download(&mut host, 0, &memory, ..)?;
-            memory.fill(.., 3)?;
-            later.copy_from_buffer(0, &host, ..)?;
-            host.fill(.., 4)?;
-            assert!(!host.stream().is_done()?, "the call returns while earlier work waits");
-            open.send(())?;
-            same("later", &later.to_vec()?, &[1; 20_000])?;
-            same("memory", &memory.to_vec()?, &[3; 20_000])?;
-            same("host", &host.to_vec()?, &[4; 20_000])?;
+            same("the source", &from.to_vec()?, &[3; 20_000])?;
+            same("the target", &to.to_vec()?, &[4; 20_000])?;
         }
         Ok(())
     })
