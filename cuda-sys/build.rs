@@ -1,7 +1,7 @@
 //! With the feature `bindgen`, turns wrapper.h into `$OUT_DIR/bindings.rs`. The checked-in src/bindings.rs is a copy of
 //! that file, made by scripts/bindings, so that a plain build needs no libclang.
 //!
-//! cuda-sys and vkgdr-sys use the same script. The crate's name decides which names the bindings contain.
+//! cuda-sys, vkgdr-sys and ucx-sys use the same script. The crate's name decides which names the bindings contain.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -12,7 +12,7 @@ fn main() {
 
 #[cfg(feature = "bindgen")]
 mod generate {
-    use bindgen::callbacks::ParseCallbacks;
+    use bindgen::callbacks::{DeriveTrait, ImplementsTrait, ParseCallbacks};
     use proc_macro2::TokenStream;
     use quote::quote;
     use std::{env, fs, path::PathBuf};
@@ -23,20 +23,52 @@ mod generate {
         functions: &'static str,
         types: &'static str,
         constants: &'static str,
-        /// Types that another crate declares.
+        /// Types that another crate declares, and the line that imports them.
         foreign: Option<(&'static str, &'static str)>,
+        /// Enumerations whose values are bits.
+        masks: &'static str,
+        /// Whether each bit states its release.
+        dated: bool,
+        /// Structures that contain functions, which have no identity.
+        incomparable: &'static str,
+        /// The enumeration of the results, whose names programs print.
+        results: &'static str,
     }
 
     fn names() -> Names {
         match env::var("CARGO_PKG_NAME").as_deref() {
-            Ok("cuda-mem-sys") => {
-                Names { functions: "cu[A-Z].*", types: "CU.*|cuuint.*", constants: "CU_.*|CUDA_.*", foreign: None }
-            }
+            Ok("cuda-mem-sys") => Names {
+                functions: "cu[A-Z].*",
+                types: "CU.*|cuuint.*",
+                constants: "CU_.*|CUDA_.*",
+                foreign: None,
+                masks: "CUmemAllocationHandleType_enum|CU.*_flags_enum",
+                dated: false,
+                incomparable: "CUDA_HOST_NODE_PARAMS_st",
+                results: "cudaError_enum",
+            },
             Ok("vkgdr-sys") => Names {
                 functions: "vkgdr_.*",
                 types: "vkgdr_.*",
                 constants: "VKGDR_.*",
                 foreign: Some(("CUdevice|CUdeviceptr", "use cuda_sys::{CUdevice, CUdeviceptr};")),
+                masks: "-",
+                dated: false,
+                incomparable: "-",
+                results: "-",
+            },
+            Ok("cuda-mem-ucx-sys") => Names {
+                functions: "uc[ps]_.*",
+                types: "uc[ps]_.*",
+                constants: "UC[PS]_.*",
+                foreign: Some((
+                    "sockaddr|sockaddr_storage|socklen_t|__socklen_t|sa_family_t",
+                    "use libc::{sockaddr, sockaddr_storage, socklen_t};",
+                )),
+                masks: "ucp_.*_field|ucp_.*_flags|ucp_.*_flags_t|ucp_feature|ucp_mem_map_prot|ucp_op_attr_t|ucp_am_recv_attr_t",
+                dated: true,
+                incomparable: "ucp_params|ucp_.*_handler|ucp_am_handler_param",
+                results: "ucs_status_t",
             },
             other => panic!("no rule for the crate {other:?}"),
         }
@@ -52,6 +84,11 @@ mod generate {
             let lines: Vec<&str> = comment.lines().map(str::trim).collect();
             Some(format!(" {}", lines.join(" ").trim()))
         }
+
+        /// The types of other crates are plain C, as ours are.
+        fn blocklisted_type_implements_trait(&self, _name: &str, derive: DeriveTrait) -> Option<ImplementsTrait> {
+            matches!(derive, DeriveTrait::Copy | DeriveTrait::Debug).then_some(ImplementsTrait::Yes)
+        }
     }
 
     pub fn run() {
@@ -62,14 +99,13 @@ mod generate {
             .allowlist_type(names.types)
             .allowlist_var(names.constants)
             .default_enum_style(bindgen::EnumVariation::NewType { is_bitfield: false, is_global: false })
-            .bitfield_enum("CUmemAllocationHandleType_enum|CU.*_flags_enum")
+            .bitfield_enum(names.masks)
             .prepend_enum_name(false)
-            .must_use_type("cudaError_enum")
+            .must_use_type(names.results)
             .use_core()
             .derive_default(true)
             .derive_eq(true)
-            // Functions have no identity.
-            .no_partialeq("CUDA_HOST_NODE_PARAMS_st")
+            .no_partialeq(names.incomparable)
             .layout_tests(true)
             .generate_comments(true)
             .merge_extern_blocks(true)
@@ -86,14 +122,16 @@ mod generate {
 
         let file = syn::parse_file(&bindings.to_string()).expect("bindgen writes Rust");
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bindings.rs");
-        fs::write(&out, rewrite(file)).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+        fs::write(&out, rewrite(file, &names))
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
     }
 
     /// Keeps types and constants, turns the `extern` block into a call of `function_table!`, and adds the names of the
     /// result codes.
-    fn rewrite(file: syn::File) -> String {
+    fn rewrite(file: syn::File, names: &Names) -> String {
         let mut items = TokenStream::new();
         let mut functions = TokenStream::new();
+        let masks: Vec<String> = file.items.iter().filter_map(mask).collect();
         for item in file.items {
             match item {
                 Item::ForeignMod(block) => {
@@ -103,8 +141,15 @@ mod generate {
                     }
                 }
                 other => {
-                    if let Item::Impl(block) = &other {
-                        items.extend(result_names(block));
+                    if let Item::Impl(block) = &other
+                        && let Some(ident) = inherent(block)
+                    {
+                        if ident == names.results {
+                            items.extend(result_names(ident, block));
+                        }
+                        if names.dated && masks.iter().any(|mask| ident == mask) {
+                            items.extend(dated_bits(ident, block));
+                        }
                     }
                     items.extend(quote!(#other));
                 }
@@ -126,7 +171,8 @@ mod generate {
     fn entry(function: &syn::ForeignItemFn) -> TokenStream {
         let name = &function.sig.ident;
         let doc = documentation(&function.attrs);
-        let since = since(&doc).unwrap_or_else(|| panic!("{name}: wrapper.h does not say `Since CUDA x.y.`"));
+        let since =
+            since(&doc).unwrap_or_else(|| panic!("{name}: wrapper.h does not say since which release it is there"));
         let since = proc_macro2::Literal::u32_unsuffixed(since);
         let doc = format!(" {doc}");
         let arguments = function.sig.inputs.iter();
@@ -141,23 +187,37 @@ mod generate {
         }
     }
 
-    /// For the constants of `cudaError_enum`: a function that maps a code to its name.
-    fn result_names(block: &syn::ItemImpl) -> Option<TokenStream> {
-        let syn::Type::Path(path) = &*block.self_ty else { return None };
-        if block.trait_.is_some() || !path.path.is_ident("cudaError_enum") {
-            return None;
+    /// The type that a block without a trait adds to.
+    fn inherent(block: &syn::ItemImpl) -> Option<&syn::Ident> {
+        match &*block.self_ty {
+            syn::Type::Path(path) if block.trait_.is_none() => path.path.get_ident(),
+            _ => None,
         }
-        let names: Vec<_> = block
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                syn::ImplItem::Const(constant) => Some(&constant.ident),
-                _ => None,
-            })
-            .collect();
+    }
+
+    /// An enumeration whose values are bits: bindgen writes an `|` for it.
+    fn mask(item: &Item) -> Option<String> {
+        let Item::Impl(block) = item else { return None };
+        let (_, path, _) = block.trait_.as_ref()?;
+        let (syn::Type::Path(mask), true) = (&*block.self_ty, path.segments.last()?.ident == "BitOr") else {
+            return None;
+        };
+        Some(mask.path.get_ident()?.to_string())
+    }
+
+    fn constants(block: &syn::ItemImpl) -> impl Iterator<Item = &syn::ImplItemConst> {
+        block.items.iter().filter_map(|item| match item {
+            syn::ImplItem::Const(constant) => Some(constant),
+            _ => None,
+        })
+    }
+
+    /// A function that maps a result code to its name.
+    fn result_names(results: &syn::Ident, block: &syn::ItemImpl) -> TokenStream {
+        let names: Vec<_> = constants(block).map(|constant| &constant.ident).collect();
         let texts = names.iter().map(|name| name.to_string());
-        Some(quote! {
-            impl cudaError_enum {
+        quote! {
+            impl #results {
                 /// The code's name, if this crate knows the code.
                 pub const fn name(self) -> Option<&'static str> {
                     Some(match self {
@@ -166,7 +226,27 @@ mod generate {
                     })
                 }
             }
-        })
+        }
+    }
+
+    /// The bits of a mask, each with the release that introduced it.
+    fn dated_bits(mask: &syn::Ident, block: &syn::ItemImpl) -> TokenStream {
+        let bits = constants(block).map(|constant| {
+            let name = &constant.ident;
+            let text = name.to_string();
+            let since = since(&documentation(&constant.attrs))
+                .unwrap_or_else(|| panic!("{name}: wrapper.h does not say since which release it is there"));
+            let since = proc_macro2::Literal::u32_unsuffixed(since);
+            quote!(Bit::new(#text, Self::#name.0, #since))
+        });
+        quote! {
+            impl Mask for #mask {
+                const BITS: &'static [Bit] = &[#(#bits),*];
+                fn value(self) -> u32 {
+                    self.0
+                }
+            }
+        }
     }
 
     fn documentation(attributes: &[Attribute]) -> String {
@@ -189,7 +269,7 @@ mod generate {
     /// Parses `Since vkgdr 0.1.` as 10, and `Since CUDA 11.2.` as 11020, the number that cuDriverGetVersion would
     /// return.
     fn since(doc: &str) -> Option<u32> {
-        let rest = doc.rsplit_once("Since CUDA ").or_else(|| doc.rsplit_once("Since vkgdr "))?.1;
+        let rest = ["Since CUDA ", "Since vkgdr ", "Since UCX "].iter().find_map(|since| doc.rsplit_once(since))?.1;
         let (major, minor) = rest.trim_end_matches('.').split_once('.')?;
         Some(major.parse::<u32>().ok()? * 1000 + minor.parse::<u32>().ok()? * 10)
     }

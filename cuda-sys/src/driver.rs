@@ -29,6 +29,7 @@ impl Driver {
         ),
         variable: "CUDA_MEM_LIBCUDA",
         names: &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"],
+        files: Vec::new,
         path: None,
         linked: Vec::new(),
     };

@@ -1,7 +1,7 @@
 //! The search for a library: first an explicit path, then the environment, then the names that the system's loader
-//! knows, then the providers linked into the program.
+//! knows, then files where the library may be besides, then the providers linked into the program.
 //!
-//! cuda-sys and vkgdr-sys share this module. An open library is never closed: tables hold its functions, and other
+//! cuda-sys, vkgdr-sys and ucx-sys share this module. An open library is never closed: tables hold its functions, and other
 //! libraries of the process may also keep references to it.
 
 use core::error::Error;
@@ -30,7 +30,7 @@ pub struct Linked {
 ///
 /// The order is: [`path`](Self::path); the environment variable [`variable`](Self::variable) (a path, or the name of a
 /// linked-in provider; ignored in a program that runs with raised privileges); the [`names`](Self::names), through the
-/// system's loader; a linked-in provider that is a last resort. If a path or the environment variable is set, it is the
+/// system's loader; the [`files`](Self::files); a linked-in provider that is a last resort. If a path or the environment variable is set, it is the
 /// only candidate: the search uses what the user names, or reports why it cannot.
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -42,6 +42,8 @@ pub struct Search {
     pub variable: &'static str,
     /// The names that the system's loader is asked for.
     pub names: &'static [&'static str],
+    /// Lists the files where the library may be besides.
+    pub files: fn() -> Vec<PathBuf>,
     /// An explicit path, or the name of a linked-in provider.
     pub path: Option<PathBuf>,
     /// The providers that are linked into the program.
@@ -144,9 +146,9 @@ impl Search {
             };
         }
         let mut attempts = Vec::new();
-        for name in self.names {
+        for candidate in self.names.iter().map(PathBuf::from).chain((self.files)()) {
             // SAFETY: the caller's contract.
-            match unsafe { open(Path::new(name)) } {
+            match unsafe { open(&candidate) } {
                 Ok(opened) => return Ok(opened),
                 Err(attempt) => attempts.push(attempt),
             }

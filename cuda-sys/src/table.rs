@@ -25,7 +25,7 @@ pub struct Symbol {
 pub struct MissingSymbol {
     /// The function's name.
     pub name: &'static str,
-    /// The interface that it belongs to: `CUDA` or `vkgdr`.
+    /// The interface that it belongs to: `CUDA`, `vkgdr` or `UCX`.
     pub interface: &'static str,
     /// The release that introduced it.
     pub since: Release,
@@ -54,7 +54,7 @@ fn remedy(library: &str, since: &Release, is_softgpu: bool) -> String {
 /// The source of a table, which errors name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
-    /// `CUDA` or `vkgdr`.
+    /// `CUDA`, `vkgdr` or `UCX`.
     pub interface: &'static str,
     /// The library's file name, or the name of the linked-in provider.
     pub library: Arc<str>,

@@ -25,6 +25,7 @@ impl Vkgdr {
                  libvkgdr.so.1 (cargo build --release --package vkgdr-cdylib makes it)",
         variable: "CUDA_MEM_LIBVKGDR",
         names: &["libvkgdr.so.1", "libvkgdr.so"],
+        files: Vec::new,
         path: None,
         linked: Vec::new(),
     };
