@@ -48,6 +48,7 @@ fn tests_that_are_missing(page: &str) -> (usize, Vec<&str>) {
         "ffi-tests",
         "cuda-mem/src",
         "cuda-mem/tests",
+        "cuda-mem-remote/src",
         "cuda-sys/src",
         "dynamic/src",
         "softgpu",
@@ -151,6 +152,7 @@ impl Definitions {
 fn definitions() -> Vec<Definitions> {
     let sources = [
         files("cuda-mem/src", &["rs"]),
+        files("cuda-mem-remote/src", &["rs"]),
         files("stream-heap/src", &["rs"]),
         files("strided-layout/src", &["rs"]),
         files("dynamic/src", &["rs"]),
