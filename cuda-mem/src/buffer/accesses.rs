@@ -91,9 +91,8 @@ impl<E: Clone + PartialEq> Accesses<E> {
         self.unused.extend(rest.and_then(|rest| rest.event));
     }
 
-    /// Notes that the work before an event is over. The home stream may wait for it too.
-    pub fn pass(&mut self, passed: &E) {
-        self.pass_read(passed);
+    /// Notes that the writes before an event are over.
+    pub fn pass_write(&mut self, passed: &E) {
         // Those before it are over too. Those of the rest come before all writes of the list.
         if let Some(last) = self.writes.iter().rposition(|write| write.event == *passed) {
             self.unused.extend(self.writes.drain(..=last).map(|write| write.event));
@@ -293,7 +292,7 @@ mod tests {
                     };
                     for point in events {
                         match self.is_over(&point) {
-                            true => self.accesses.pass(&point),
+                            true => self.accesses.pass_write(&point),
                             false => self.wait(stream, point),
                         }
                     }

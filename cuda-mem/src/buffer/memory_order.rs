@@ -273,7 +273,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let accesses = order.accesses();
         for point in accesses.before_read(self.stream(), bytes)? {
             match point.is_over() {
-                true => accesses.change(|list| list.pass(&point)),
+                true => accesses.change(|list| list.pass_write(&point)),
                 false => reader.wait(&point.0)?,
             }
         }
