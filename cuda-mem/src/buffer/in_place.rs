@@ -34,7 +34,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// The home stream captures.
     #[inline]
     pub fn mark_work(&self) -> Result<()> {
-        if self.hold.allocation().block.is_on_cpu() { self.work.mark(self.stream()) } else { Ok(()) }
+        if self.hold.allocation().block.is_on_cpu() { self.mark() } else { Ok(()) }
     }
 
     /// Frees the memory in order of the home stream and returns errors, as [`close`](Self::close) does, but does not

@@ -96,10 +96,12 @@ impl MemoryOrder {
     }
 
     /// Makes the home stream wait for the reads of some bytes by other streams. If it cannot, waits for them here. In a host
-    /// function, which may not call the driver, they stay. Whether there were reads.
+    /// function, which may not call the driver, they stay.
     #[inline]
-    pub fn after_reads(&self, home: &Stream, bytes: &Range<usize>) -> bool {
-        self.accesses.get().is_some_and(|accesses| accesses.order_after_reads(home, bytes))
+    pub fn after_reads(&self, home: &Stream, bytes: &Range<usize>) {
+        if let Some(accesses) = self.accesses.get() {
+            accesses.order_after_reads(home, bytes);
+        }
     }
 
     /// The same before the memory is freed.
@@ -132,16 +134,13 @@ impl MemoryOrder {
 
 impl SharedAccesses {
     #[cold]
-    fn order_after_reads(&self, home: &Stream, bytes: &Range<usize>) -> bool {
-        let mut any = false;
+    fn order_after_reads(&self, home: &Stream, bytes: &Range<usize>) {
         if !inside_host_function() {
             let _ = self.each_read(bytes, |event| {
-                any = true;
                 home.order_after_event_or_wait(event);
                 Ok(())
             });
         }
-        any
     }
 
     /// Changes the list. What it has no use for then is dropped without the lock.
@@ -325,6 +324,28 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Notes work of the home stream that reads the memory.
     pub(super) fn note_read_in_order(&self) {
         self.work.note();
-        self.work.mark_again(self.stream());
+        self.mark_again();
+    }
+
+    /// Marks the end of the work so far, unless there is none. From now on, [`mark_again`](Self::mark_again) does so after
+    /// further work.
+    ///
+    /// # Errors
+    ///
+    /// The home stream captures.
+    pub(super) fn mark(&self) -> Result<()> {
+        let Some(noted) = self.work.pending() else { return Ok(()) };
+        // The reads by other streams are noted work too. Nobody notes them again when the home stream waits for them later.
+        self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(0..self.len()));
+        self.work.mark(self.stream(), noted)
+    }
+
+    /// Moves an existing mark behind the work so far. Without a mark, does nothing. After a failure there is no mark behind all
+    /// work.
+    #[inline]
+    pub(super) fn mark_again(&self) {
+        if self.work.has_mark() {
+            let _ = self.mark();
+        }
     }
 }

@@ -60,11 +60,7 @@ impl<T, K: Kind> Buffer<T, K> {
             self.fence_forgotten();
         }
         // Clones know of no reads.
-        let order = &self.hold.allocation().order;
-        if order.after_reads(self.stream(), &self.bytes_of_allocation(0..self.len())) {
-            // An earlier mark does not cover them.
-            self.work.note();
-        }
+        self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(0..self.len()));
         let Self { hold, offset, length, work, .. } = self;
         let cpu = if hold.allocation().block.is_on_cpu() { CpuGate::behind(hold.home(), work) } else { None };
         let part = hold.into_part().open(cpu);

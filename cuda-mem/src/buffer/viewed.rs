@@ -109,7 +109,7 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
     #[cfg(feature = "cudarc")]
     fn take_back(&self) {
         self.work.take_back();
-        self.work.mark_again(self.stream());
+        self.mark_again();
     }
 
     fn settle(&self) -> Result<()> {

@@ -49,14 +49,12 @@ impl Work {
         Self { noted, passed, rare: OnceLock::new() }
     }
 
-    /// Marks the end of the work noted so far on the home stream, unless there is none. From now on,
-    /// [`mark_again`](Self::mark_again) does so after further work.
+    /// Marks the end of the work on the home stream, which waits for all noted work up to this number.
     ///
     /// # Errors
     ///
     /// The stream captures.
-    pub fn mark(&self, home: &Stream) -> Result<()> {
-        let Some(noted) = self.pending() else { return Ok(()) };
+    pub fn mark(&self, home: &Stream, noted: u64) -> Result<()> {
         let running = home.running("marking the work on a buffer")?;
         let mark = self.rare().mark.get_or_try_init(|| {
             let event = Event::new(home.context())?;
@@ -69,13 +67,10 @@ impl Work {
         Ok(())
     }
 
-    /// Moves an existing mark behind the work noted so far. Without a mark, does nothing. After a failure
-    /// [`marked`](Self::marked) returns `None`.
+    /// Whether there is a mark, which then moves behind further work.
     #[inline]
-    pub fn mark_again(&self, home: &Stream) {
-        if self.rare.get().is_some_and(|rare| rare.mark.get().is_some()) {
-            let _ = self.mark(home);
-        }
+    pub fn has_mark(&self) -> bool {
+        self.rare.get().is_some_and(|rare| rare.mark.get().is_some())
     }
 
     /// The event behind all noted work, if there is one.
