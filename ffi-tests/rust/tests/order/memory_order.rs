@@ -8,14 +8,17 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, Growth, PinnedMemory, VirtualMemory, VirtualOptions, kind,
 };
 use cuda_mem::{Buffer, Error, Stream};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 use testkit::suite::Outcome;
-use testkit::{Setup, alone, hold};
+use testkit::{Setup, alone, hold, joined};
 
 const SIZE: usize = 4096;
+/// How often threads that copy at the same time do so.
+const ROUNDS: usize = 500;
 /// Long enough for work that was not ordered to be done.
 const LATER: Duration = Duration::from_millis(50);
 
@@ -200,6 +203,32 @@ fn memory_is_freed_after_the_copies_that_read_it() -> Outcome {
 }
 
 #[test]
+fn a_write_waits_for_the_copies_of_all_threads() -> Outcome {
+    alone(|setup: &Setup| {
+        let (home, reader) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let mut source = bytes(setup, 1, &home)?;
+        let pinned = PinnedMemory::new(&setup.context);
+        let mut copies = Vec::new();
+        for _ in 0..2 {
+            let copy = Buffer::filled(&pinned, SIZE, 0, &reader)?;
+            // Then each copy moves the mark, before it is noted: often in another order than the copies were queued.
+            copy.mark_work()?;
+            copies.push(copy);
+        }
+        for _ in 0..ROUNDS {
+            let together = Barrier::new(copies.len());
+            let copy = |copy: &mut Buffer<u8, kind::Pinned>| {
+                together.wait();
+                copy.copy_from_buffer(0, &source, ..)
+            };
+            thread::scope(|scope| joined(copies.iter_mut().map(|to| scope.spawn(move || copy(to)))))?;
+            source.fill(.., 2)?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn a_move_waits_for_the_copies_from_the_buffer() -> Outcome {
     alone(|setup: &Setup| {
         let mut reading = Reading::begin(setup)?;
@@ -215,6 +244,20 @@ fn who_gets_the_address_comes_after_the_copies() -> Outcome {
         let reading = Reading::begin(setup)?;
         assert_ne!(reading.source.device_pointer(), 0);
         let home = reading.home.clone();
+        reading.check_awaited_by(&home)
+    })
+}
+
+#[test]
+fn a_part_whose_address_is_told_frees_no_other_part() -> Outcome {
+    alone(|setup: &Setup| {
+        let (home, reader) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let (left, mut right) = bytes(setup, 1, &home)?.split_at(SIZE / 2)?;
+        right.set_stream(&Stream::new(&setup.context)?)?;
+        let (copy, _) = bytes(setup, 0, &reader)?.split_at(SIZE / 2)?;
+        let mut reading = Reading::of(left, copy)?;
+        assert_ne!(right.device_pointer(), 0);
+        reading.source.fill(.., 2)?;
         reading.check_awaited_by(&home)
     })
 }
@@ -243,6 +286,52 @@ fn shared_buffers_come_after_the_copies() -> Outcome {
         again.copy_from_buffer(0, &shared, ..)?;
         awaited(&home, held)?;
         assert_eq!((copy.to_vec()?[0], again.to_vec()?[0]), (1, 2));
+        Ok(())
+    })
+}
+
+#[test]
+fn shared_memory_waits_for_copies_from_before_a_mark() -> Outcome {
+    alone(|setup: &Setup| {
+        for is_told in [false, true] {
+            let (home, reader) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+            let source = Buffer::filled(&PinnedMemory::new(&setup.context), SIZE, 1u8, &home)?;
+            home.synchronize()?;
+            let mut copy = bytes(setup, 0, &reader)?;
+            let held = hold(&reader)?;
+            copy.copy_from_buffer(0, &source, ..)?;
+            source.mark_work()?;
+            if is_told {
+                // The home stream waits for the copy, and forgets it.
+                assert!(!source.host_pointer().is_null());
+            }
+            let shared = source.into_shared();
+            waits(held, || shared.store(0, &[2; SIZE]))?;
+            assert!(copy.to_vec()?.iter().all(|byte| *byte == 1));
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn exclusive_memory_comes_after_the_work_of_its_clones() -> Outcome {
+    alone(|setup: &Setup| {
+        let (home, third, reader) =
+            (Stream::new(&setup.context)?, Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let (left, right) = bytes(setup, 1, &home)?.split_at(SIZE / 2)?;
+        let right = right.into_shared();
+        let mut clone = right.clone();
+        clone.set_stream(&third)?;
+        let held = hold(&third)?;
+        clone.fill(.., 2)?;
+        let mut copy = bytes(setup, 0, &reader)?;
+        // All work so far is known to be done on the home stream, or to come before an event there.
+        copy.copy_from_buffer(0, &left, ..)?;
+        drop((left, clone));
+        let right = right.try_into_exclusive()?;
+        copy.copy_from_buffer(0, &right, ..)?;
+        awaited(&reader, held)?;
+        assert_eq!(copy.to_vec()?[..SIZE / 2], [2; SIZE / 2]);
         Ok(())
     })
 }
@@ -326,6 +415,20 @@ fn a_capture_records_the_order_of_streams() -> Outcome {
         reader.synchronize()?;
         assert_eq!((copy.to_vec()?[0], kept.to_vec()?[0]), (1, 1));
         Ok(())
+    })
+}
+
+#[test]
+fn a_graph_that_writes_a_source_comes_after_the_copies() -> Outcome {
+    alone(|setup: &Setup| {
+        let (home, reader) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let mut source = bytes(setup, 1, &home)?;
+        let graph = home.capture(CaptureMode::Relaxed, |_| source.fill(.., 2))?;
+        let graph = graph.instantiate(GraphOptions::default())?;
+        let reading = Reading::of(source, bytes(setup, 0, &reader)?)?;
+        // SAFETY: the source lives until the end of the launch.
+        unsafe { graph.launch(&home) }?;
+        reading.check_awaited_by(&home)
     })
 }
 
