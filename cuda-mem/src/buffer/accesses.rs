@@ -408,9 +408,14 @@ mod tests {
             let event = Rc::new(step);
             events.push(event.clone());
             let earlier = events[other % events.len()].clone();
-            let before = alive(&events);
+            let mut before = alive(&events);
             let returned = match choice {
-                0..6 => accesses.note_read(start..start + 1, other as u64 % 40, event, step),
+                0..6 => {
+                    let early = accesses.note_read(start..start + 1, other as u64 % 40, event, step);
+                    before += usize::from(early.is_some());
+                    early.iter().for_each(|early| accesses.pass_read(early));
+                    early
+                }
                 6..10 => {
                     accesses.note_write(start..start + choice as usize - 5, event, step, step);
                     None
@@ -428,7 +433,7 @@ mod tests {
                     Some(event)
                 }
                 13 | 14 => {
-                    accesses.pass(&earlier);
+                    accesses.pass_write(&earlier);
                     Some(event)
                 }
                 _ => {

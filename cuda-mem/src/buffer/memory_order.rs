@@ -312,7 +312,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         source.work.note();
         if let Some(early) = surplus {
             other.order_after_event_or_wait(&early.0);
-            accesses.list.lock().pass_read(&early);
+            accesses.change(|list| list.pass_read(&early));
         }
         if !order.is_by_memory() {
             // Another thread has asked for the address meanwhile.
