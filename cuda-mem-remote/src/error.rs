@@ -83,6 +83,24 @@ pub enum Error {
         /// What it says.
         why: &'static str,
     },
+    /// Work of this program has failed.
+    #[error("{call}: {why}")]
+    Failed {
+        /// The call.
+        call: &'static str,
+        /// Which work.
+        why: &'static str,
+    },
+    /// An option is out of bounds.
+    #[error("Remote::new: RemoteOptions::{option} is {value:?}, and must be {bounds}")]
+    Options {
+        /// Its name.
+        option: &'static str,
+        /// Its value.
+        value: Duration,
+        /// What it may be.
+        bounds: &'static str,
+    },
     /// Sizes differ.
     #[error("{call}: {what} has {value} bytes, and {limit} are {rule}")]
     Size {

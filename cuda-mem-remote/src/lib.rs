@@ -42,8 +42,8 @@
 //! # Order
 //!
 //! A send or a write copies after the work of its buffer's stream so far, and later work of that stream comes after the copy. A
-//! fetch has queued its copies when it ends, so later work of the destination's stream comes after them. No call waits for a
-//! stream.
+//! fetch has queued its copies when it ends, so later work of the destination's stream comes after them. No call waits for work
+//! of the device, except [`IncomingFrames::next`], and sends and writes from memory of the host, whose copies the CPU makes.
 //!
 //! # What is protected
 //!

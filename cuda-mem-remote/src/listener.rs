@@ -68,6 +68,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        // The thread is the parent's.
+        if self.remote.is_forked() {
+            return;
+        }
         self.is_over.store(true, Ordering::Release);
         // Wakes the thread that listens. If nobody can connect, nobody will.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(100));
@@ -96,11 +100,14 @@ fn listen(socket: &TcpListener, remote: &Arc<Inner>, is_over: &AtomicBool, arriv
             if let Ok(address) = stream.peer_addr() {
                 let made = sockets::connection(stream, &remote.key, false, until);
                 let made = made.map_err(|failed| failed.error("Listener::accept", address, &remote));
-                // The peer is served before the program accepts it: it hears of this side, but has nothing to reach.
+                // The peer is served before the program accepts it: what it has a ticket for it may reach.
                 let peer = made.and_then(|connection| Peer::new(&remote, connection));
+                // If nobody accepts, the connection ends. Strangers do not wait.
+                let _ = match peer {
+                    Ok(_) => arrived.send_deadline(peer, until).is_ok(),
+                    Err(_) => arrived.try_send(peer).is_ok(),
+                };
                 drop(counted);
-                // If nobody accepts, the connection ends.
-                let _ = arrived.send_deadline(peer, until);
             }
         };
         // Without a thread the connection ends.

@@ -2,10 +2,11 @@
 
 use crate::engine::handshake::{Failed, PROTOCOL};
 use crate::engine::sockets;
-use crate::memory::in_turn;
+use crate::memory::Memory;
 use crate::shelf::Shelf;
-use crate::staging::Staging;
+use crate::staging::SLOT;
 use crate::{Error, Key, Listener, Offer, Peer, RemoteOptions, Result, Rights};
+use core::time::Duration;
 use cuda_mem::memory::Kind;
 use cuda_mem::{Context, SharedBuffer};
 use std::io;
@@ -24,33 +25,49 @@ pub(crate) struct Inner {
     pub options: RemoteOptions,
     pub key: Key,
     pub shelf: Arc<Shelf>,
-    /// What goes out, and what comes in.
-    pub outgoing: Staging,
-    pub incoming: Staging,
+    /// The staging belongs to it.
+    pub context: Context,
     process: u32,
 }
 
 impl Inner {
+    /// How many slots a connection has in each direction.
+    pub fn slots(&self) -> usize {
+        self.options.staging.div_ceil(SLOT).max(2)
+    }
+
+    /// Is this a process that was forked from the one that made the value? Its locks may be taken for ever.
+    pub fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     /// Is this the process that made the value? Its threads are not in a forked one.
     pub fn check(&self, call: &'static str) -> Result<()> {
-        if std::process::id() == self.process { Ok(()) } else { Err(Error::Forked { call }) }
+        if self.is_forked() { Err(Error::Forked { call }) } else { Ok(()) }
     }
 }
 
 impl Remote {
-    /// Takes the staging. Its page-locked memory and streams belong to this context; the memory that peers send and receive may
-    /// belong to others.
+    /// Makes a side without connections. Their page-locked memory belongs to this context; the memory that peers send and receive
+    /// may belong to others.
     ///
     /// # Errors
     ///
-    /// No page-locked memory or no stream is left; the system has no random numbers.
+    /// A time of the options is out of bounds; the system has no random numbers.
     pub fn new(context: &Context, key: &Key, options: &RemoteOptions) -> Result<Self> {
+        let (day, silence) = (Duration::from_secs(24 * 3600), options.silence);
+        if options.deadline > day {
+            return Err(Error::Options { option: "deadline", value: options.deadline, bounds: "a day at most" });
+        }
+        // A peer sends a sign of life each second.
+        if silence < Duration::from_secs(2) || silence > day {
+            return Err(Error::Options { option: "silence", value: silence, bounds: "2 s to a day" });
+        }
         let inner = Inner {
             options: options.clone(),
             key: key.clone(),
             shelf: Arc::new(Shelf::new()?),
-            outgoing: Staging::new(context, options.staging)?,
-            incoming: Staging::new(context, options.staging)?,
+            context: context.clone(),
             process: std::process::id(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -75,7 +92,11 @@ impl Remote {
         const CALL: &str = "Remote::connect";
         self.inner.check(CALL)?;
         let (until, mut last) = (Instant::now() + self.inner.options.deadline, None);
-        for address in resolve(CALL, address)? {
+        let addresses = resolve(CALL, address)?;
+        for (tried, address) in addresses.iter().copied().enumerate() {
+            // Each address gets its part of the time that is left.
+            let left = until.saturating_duration_since(Instant::now());
+            let until = Instant::now() + left / (addresses.len() - tried) as u32;
             match sockets::connect(address, &self.inner.key, until) {
                 Ok(connection) => return Peer::new(&self.inner, connection),
                 Err(failed) => last = Some(failed.error(CALL, address, &self.inner)),
@@ -87,7 +108,8 @@ impl Remote {
     /// Lets peers with the ticket reach memory, until the offer is dropped. Copies are ordered on the buffer's home stream. For a
     /// part, offer a [slice](SharedBuffer::slice).
     pub fn offer<K: Kind>(&self, memory: &SharedBuffer<u8, K>, rights: Rights) -> Offer {
-        self.inner.shelf.offer(in_turn(memory), rights)
+        let memory: Arc<dyn Memory> = Arc::new(memory.clone());
+        self.inner.shelf.offer(memory, rights)
     }
 }
 

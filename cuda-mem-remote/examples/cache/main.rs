@@ -61,7 +61,7 @@ fn offer(context: &Context, remote: &Remote, blocks: usize) -> Outcome<Offer> {
 
 /// The owner does nothing: the connection's threads answer.
 fn serve(listener: &Listener) -> Outcome<()> {
-    println!("owner: {}", listener.accept()?.wait_for_end());
+    println!("owner: {}", listener.accept()?.wait_for_end()?);
     Ok(())
 }
 

@@ -41,7 +41,11 @@ pub(super) fn run(
     greeting[14..].copy_from_slice(&PROTOCOL.to_le_bytes());
     write(stream, &greeting, until)?;
     let mut theirs = [0; 16];
-    read(stream, &mut theirs, until)?;
+    // Whoever leaves before its greeting says nothing of a key.
+    read(stream, &mut theirs, until).map_err(|failed| match failed {
+        Failed::Key => Failed::Broken(Cause::Closed),
+        other => other,
+    })?;
     if theirs != greeting {
         let known = theirs[..14] == *GREETING;
         return Err(Failed::Release(known.then(|| u16::from_le_bytes([theirs[14], theirs[15]]))));

@@ -102,6 +102,7 @@ impl Incoming {
 
     /// The next message, once all of it is here.
     fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
+        let begin = Instant::now();
         loop {
             if let Some(size) = self.size_of_first() {
                 let begin = self.begin + 2;
@@ -112,6 +113,10 @@ impl Incoming {
             if self.bytes.len() - self.begin < 2 + MAX_SEALED {
                 self.bytes.copy_within(self.begin..self.end, 0);
                 (self.begin, self.end) = (0, self.end - self.begin);
+            }
+            // One byte at a time would keep the caller from its clocks.
+            if begin.elapsed() >= LOOK {
+                return Ok(None);
             }
             match self.stream.read(&mut self.bytes[self.end..]) {
                 Ok(0) => return Err(Cause::Closed),

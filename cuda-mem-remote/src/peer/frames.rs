@@ -5,10 +5,13 @@ use super::link::{Outgoing, Room, Way};
 use super::reader::tell;
 use super::server::send;
 use super::state::Taken;
+use crate::memory::why;
 use crate::wire::MAX_NAME;
-use crate::{Error, Result, memory};
+use crate::{Error, Result};
 use core::ops::{Bound, RangeBounds};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cuda_mem::Buffer;
 use cuda_mem::buffer::Access;
 use cuda_mem::frames::{Frame, FrameError, FrameRing};
@@ -17,15 +20,18 @@ use cuda_mem::signal::WaitPolicy;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// How long a call waits for news before it looks at the connection.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// A sequence of frames that go to a peer, which [`Peer::frames`](crate::Peer::frames) begins.
 #[derive(Debug)]
 pub struct OutgoingFrames {
     peer: Arc<Handle>,
     lane: u64,
     size: usize,
-    rooms: Receiver<Room>,
-    /// For how many frames the other side has had memory so far.
-    room: u64,
+    room: Arc<Room>,
+    /// Told when the room changes.
+    changed: Receiver<()>,
     sent: u64,
 }
 
@@ -38,18 +44,20 @@ impl OutgoingFrames {
         if size == 0 {
             return Err(Error::Size { call: CALL, what: "a frame", value: 0, limit: 1, rule: "the least" });
         }
-        let (sender, rooms) = unbounded();
-        let lane = link.number();
+        let (news, changed) = bounded(1);
+        let room =
+            Room { frames: AtomicU64::new(0), other_size: AtomicU64::new(0), has_failed: AtomicBool::new(false), news };
+        let (room, lane) = (Arc::new(room), link.number());
         let mut state = link.state();
         if state.sent_names.contains_key(name) {
             let why = "was used on this connection before: choose another";
             return Err(Error::Name { call: CALL, name: name.to_owned(), why });
         }
         state.sent_names.insert(name.into(), lane);
-        state.rooms.insert(lane, sender);
+        state.rooms.insert(lane, room.clone());
         drop(state);
         link.send(Outgoing::Announce { lane, size: size as u64, name: name.into() });
-        Ok(Self { peer, lane, size, rooms, room: 0, sent: 0 })
+        Ok(Self { peer, lane, size, room, changed, sent: 0 })
     }
 
     /// The size of a frame in bytes.
@@ -60,14 +68,15 @@ impl OutgoingFrames {
     /// Sends a range of a buffer as the next frame, after the work of the buffer's stream so far. Returns the number of the frame,
     /// from 0. Later work of the stream may overwrite the range: it comes after the copy to the staging, which this call queues.
     ///
-    /// The call waits for no stream. It waits, up to [`RemoteOptions::deadline`](crate::RemoteOptions), while the other side has
-    /// no memory for another frame, and while the staging is full.
+    /// The call waits for no stream, unless the buffer is memory of the host: there it waits for the stream's work, as copies by
+    /// the CPU do. It waits, up to [`RemoteOptions::deadline`](crate::RemoteOptions), while the other side has no memory for
+    /// another frame, and while the staging is full.
     ///
     /// # Errors
     ///
     /// The range does not lie within the buffer, or has another size than a frame; the peer receives frames of another size
     /// ([`Error::Size`]); the deadline passed ([`Error::TimedOut`]); the peer is gone; the work that makes an earlier frame has
-    /// failed ([`Error::Owner`]).
+    /// failed ([`Error::Failed`]).
     pub fn send<K: Kind, A: Access>(
         &mut self,
         source: &Buffer<u8, K, A>,
@@ -88,40 +97,35 @@ impl OutgoingFrames {
         self.wait_for_room(CALL)?;
         let number = self.sent;
         self.sent += 1;
-        send(&link, Way::Frames { lane: self.lane }, number, (start as u64, self.size as u64), |start, size, slot| {
-            memory::stage(source, start, size, slot)
+        send(&link, Way::Frames { lane: self.lane }, number, (start as u64, self.size as u64), |start, slot| {
+            source.download(start, slot).map_err(why)
         })?;
         Ok(number)
     }
 
     fn wait_for_room(&mut self, call: &'static str) -> Result<()> {
         let link = &self.peer.link;
-        let deadline = link.remote.options.deadline;
-        let until = Instant::now() + deadline;
+        let after = link.remote.options.deadline;
+        let until = Instant::now() + after;
         loop {
-            // Old news first: they are never waited for.
-            let news = match self.sent < self.room {
-                true => self.rooms.try_recv().map_err(|_| RecvTimeoutError::Timeout),
-                false => self.rooms.recv_deadline(until),
-            };
-            match news {
-                Ok(Room::Frames(frames)) => self.room = frames,
-                Ok(Room::OtherSize(size)) => {
-                    let rule = "those of the other side's frames";
-                    return Err(Error::Size { call, what: "a frame", value: self.size as u64, limit: size, rule });
-                }
-                Ok(Room::Failed) => {
-                    let why = "did not get an earlier frame, because the work that makes it has failed";
-                    return Err(Error::Owner { call, address: link.address, why });
-                }
-                Err(_) if self.sent < self.room => return Ok(()),
-                Err(RecvTimeoutError::Timeout) => {
+            let other_size = self.room.other_size.load(Ordering::Acquire);
+            if other_size > 0 {
+                let rule = "those of the other side's frames";
+                return Err(Error::Size { call, what: "a frame", value: self.size as u64, limit: other_size, rule });
+            }
+            if self.room.has_failed.swap(false, Ordering::AcqRel) {
+                let why = "an earlier frame was not sent, because the work that makes it has failed";
+                return Err(Error::Failed { call, why });
+            }
+            if self.sent < self.room.frames.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            match self.changed.recv_deadline(until.min(Instant::now() + LOOK)) {
+                Ok(()) => {}
+                Err(_) if Instant::now() < until => link.check(call)?,
+                Err(_) => {
                     let why = "the other side has no memory for another frame: does it receive them?";
-                    return Err(Error::TimedOut { call, after: deadline, why });
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    link.check(call)?;
-                    return Err(link.peer_gone(crate::Cause::ClosedHere));
+                    return Err(Error::TimedOut { call, after, why });
                 }
             }
         }
@@ -130,6 +134,9 @@ impl OutgoingFrames {
 
 impl Drop for OutgoingFrames {
     fn drop(&mut self) {
+        if self.peer.link.remote.is_forked() {
+            return;
+        }
         self.peer.link.state().rooms.remove(&self.lane);
     }
 }
@@ -195,16 +202,23 @@ impl IncomingFrames {
         let link = &self.peer.link;
         let after = link.remote.options.deadline;
         let until = Instant::now() + after;
+        let why = "no frame of the ring became free: the network has them, or work on them is not done";
         loop {
             link.check(CALL)?;
             // News of frames that were filled before the question are old.
             self.filled.try_iter().for_each(drop);
-            match ring.next_with(&WaitPolicy::within(until.saturating_duration_since(Instant::now()))) {
+            let left = until.saturating_duration_since(Instant::now());
+            match ring.next_with(&WaitPolicy::within(left)) {
                 Err(cuda_mem::Error::Frame(FrameError::AllOpen { .. })) => {}
+                Err(cuda_mem::Error::Frame(FrameError::TimedOut { .. })) => {
+                    return Err(Error::TimedOut { call: CALL, after, why });
+                }
                 other => return Ok(other?),
             }
-            if let Err(RecvTimeoutError::Timeout) = self.filled.recv_deadline(until) {
-                let why = "the peer sent no frame, and the network has all frames of the ring";
+            // The program may publish a frame of the ring itself.
+            if self.filled.recv_deadline(until.min(Instant::now() + LOOK)) == Err(RecvTimeoutError::Timeout)
+                && Instant::now() >= until
+            {
                 return Err(Error::TimedOut { call: CALL, after, why });
             }
         }
@@ -214,7 +228,8 @@ impl IncomingFrames {
     /// uses the frame, as for frames that the CPU fills: it starts when the last byte is here. Waits for nothing.
     ///
     /// If the peer is gone, or the work that makes its frame has failed, the frame is dropped: the streams that wait for it get
-    /// [`FrameError::Abandoned`](cuda_mem::frames::FrameError::Abandoned).
+    /// [`FrameError::Abandoned`](cuda_mem::frames::FrameError::Abandoned). A peer that forwards a buffer whose own frame was abandoned
+    /// looks at its stream before, because the copy of the buffer's bytes succeeds.
     ///
     /// # Errors
     ///
@@ -252,6 +267,9 @@ impl IncomingFrames {
 
 impl Drop for IncomingFrames {
     fn drop(&mut self) {
+        if self.peer.link.remote.is_forked() {
+            return;
+        }
         let frames = self.peer.link.state().lanes.stop(self.name.as_bytes());
         // Without the lock: their streams are released.
         drop(frames);

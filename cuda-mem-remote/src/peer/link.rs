@@ -4,20 +4,21 @@ use super::frames::Given;
 use super::operation::Answer;
 use super::state::Lanes;
 use super::writer::Writer;
-use super::{reader, server};
+use super::{lander, reader, server};
 use crate::engine::{Closer, Connection};
 use crate::error::Cause;
 use crate::memory::Memory;
 use crate::remote::Inner;
-use crate::staging::Staged;
+use crate::staging::{Slot, Staging};
 use crate::wire::{Message, Rights, Ticket};
 use crate::{Error, Result};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use cuda_mem::buffer::Transfer;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// What the writer is told.
@@ -37,8 +38,6 @@ pub(crate) enum Outgoing {
         ticket: Box<Ticket>,
     },
     Piece(Box<Piece>),
-    /// A piece that was not there may be there now.
-    Wake,
     /// Send what is queued, then end.
     Close,
     /// End.
@@ -52,9 +51,11 @@ pub(crate) struct Piece {
     pub number: u64,
     /// The offset in the frame or the transfer.
     pub offset: u64,
-    /// `None`: the work that makes the bytes has failed.
-    pub staged: Option<Staged>,
+    /// `None`: the bytes could not be copied, and whoever sends them knows.
+    pub staged: Option<Transfer<Slot>>,
     pub is_last: bool,
+    /// When it was queued.
+    pub since: Instant,
 }
 
 /// What pieces belong to.
@@ -73,18 +74,29 @@ pub(super) struct Request {
     pub range: (u64, u64),
     pub ticket_size: u64,
     pub until: Instant,
+    /// The lander has been told to answer.
+    pub ends: bool,
     pub answer: Answer,
 }
 
-/// What the other side says of the frames that this side sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// There was memory for this many frames so far.
-    Frames(u64),
-    /// Its frames have another size.
-    OtherSize(u64),
+/// What is known of the other side's room for the frames that this side sends.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// For how many frames there was memory so far.
+    pub frames: AtomicU64,
+    /// Its frames have another size; 0: no.
+    pub other_size: AtomicU64,
     /// The work that makes a frame has failed.
-    Failed,
+    pub has_failed: AtomicBool,
+    /// Tells that one of them has changed.
+    pub news: Sender<()>,
+}
+
+impl Room {
+    pub fn tell(&self) {
+        // One that is not read yet is enough.
+        let _ = self.news.try_send(());
+    }
 }
 
 #[derive(Default)]
@@ -94,7 +106,7 @@ pub(super) struct State {
     pub lanes: Lanes<Given>,
     /// The names of the frames that this side has sent.
     pub sent_names: HashMap<Box<str>, u64>,
-    pub rooms: HashMap<u64, Sender<Room>>,
+    pub rooms: HashMap<u64, Arc<Room>>,
 }
 
 /// A connection.
@@ -102,8 +114,13 @@ pub(crate) struct Link {
     pub remote: Arc<Inner>,
     pub address: SocketAddr,
     pub engine: &'static str,
+    /// What goes out, and what comes in.
+    pub outgoing: Staging,
+    pub incoming: Staging,
     closer: Box<dyn Closer>,
     writer: Sender<Outgoing>,
+    /// When a close must have ended.
+    closes: OnceLock<Instant>,
     state: Mutex<State>,
     next: AtomicU64,
     /// Ends when all threads have.
@@ -115,12 +132,16 @@ impl Link {
         let (writer, outgoing) = unbounded();
         let (thread, threads) = bounded(0);
         let (jobs, asked) = bounded(server::MAX_JOBS);
+        let (lander, landings) = unbounded();
         let link = Arc::new(Self {
             remote: remote.clone(),
             address: connection.address,
             engine: connection.engine,
+            outgoing: Staging::new(&remote.context, remote.slots())?,
+            incoming: Staging::new(&remote.context, remote.slots())?,
             closer: connection.closer,
             writer,
+            closes: OnceLock::new(),
             state: Mutex::default(),
             next: AtomicU64::new(1),
             threads,
@@ -134,13 +155,18 @@ impl Link {
                 drop(thread);
             };
             let name = format!("cuda-mem {name}");
-            let refused = |why| Error::System { call: "spawn", address: connection.address.to_string(), why };
+            let refused = |why| Error::System {
+                call: "the start of a thread for the connection",
+                address: connection.address.to_string(),
+                why,
+            };
             std::thread::Builder::new().name(name).spawn(run).map(drop).map_err(refused)
         };
         let (sender, receiver) = (connection.sender, connection.receiver);
         let started = spawn("writer", Box::new(move |link| Writer::new(link.clone(), sender, outgoing).run()))
             .and_then(|()| spawn("server", Box::new(move |link| server::run(link, &asked))))
-            .and_then(|()| spawn("reader", Box::new(move |link| reader::run(link, receiver, &jobs))));
+            .and_then(|()| spawn("lander", Box::new(move |link| lander::run(link, &landings))))
+            .and_then(|()| spawn("reader", Box::new(move |link| reader::run(link, receiver, jobs, lander))));
         if let Err(error) = started {
             link.end(Cause::ClosedHere);
             return Err(error);
@@ -157,8 +183,20 @@ impl Link {
         self.send(Outgoing::Tell(message));
     }
 
-    pub fn sender(&self) -> Sender<Outgoing> {
-        self.writer.clone()
+    /// How many messages the writer has not sent.
+    pub fn backlog(&self) -> usize {
+        self.writer.len()
+    }
+
+    /// Sends what is queued, then closes: at the latest when the deadline has passed.
+    pub fn close(&self) {
+        self.closes.get_or_init(|| Instant::now() + self.remote.options.deadline);
+        self.send(Outgoing::Close);
+    }
+
+    /// Has the deadline of a close passed?
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.closes.get().is_some_and(|closes| now >= *closes)
     }
 
     /// A number that this side has not used on this connection.
@@ -205,7 +243,8 @@ impl Link {
             return;
         }
         state.gone = Some(cause);
-        let requests: Vec<_> = state.requests.drain().collect();
+        // The lander answers fetches, after the copies that it makes.
+        let requests: Vec<_> = state.requests.extract_if(|_, request| request.destination.is_none()).collect();
         let (frames, rooms) = (state.lanes.clear(), core::mem::take(&mut state.rooms));
         drop(state);
         // Wakers and the ends of frames call the driver and the program: without the lock.
@@ -218,8 +257,22 @@ impl Link {
     /// Tells the next send of these frames that the work that made one has failed.
     pub fn frame_failed(&self, lane: u64) {
         if let Some(room) = self.state().rooms.get(&lane) {
-            // Nobody sends any more.
-            let _ = room.send(Room::Failed);
+            room.has_failed.store(true, Ordering::Release);
+            room.tell();
+        }
+    }
+
+    /// Is a request without an answer yet?
+    pub fn is_open(&self, request: u64) -> bool {
+        self.state().requests.contains_key(&request)
+    }
+
+    /// Answers a request, once.
+    pub fn answer(&self, request: u64, outcome: impl FnOnce(&Request) -> Result<()>) {
+        let asked = self.state().requests.remove(&request);
+        if let Some(asked) = asked {
+            let outcome = outcome(&asked);
+            asked.answer.give(outcome);
         }
     }
 
@@ -245,5 +298,7 @@ struct EndOnPanic<'a>(&'a Link);
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
         self.0.end(Cause::Panicked);
+        let left: Vec<_> = self.0.state().requests.drain().collect();
+        left.into_iter().for_each(|(_, request)| request.answer.give(Err(self.0.peer_gone(Cause::Panicked))));
     }
 }

@@ -1,11 +1,12 @@
 //! A connection to another host.
 //!
-//! Three threads serve it. The writer sends; the reader receives and queues copies to the device; the server answers what the
-//! peer fetches. The writer and the reader never wait for each other's network: so two peers that send to each other at full
-//! speed cannot stop each other. None of them waits for a stream.
+//! Four threads serve it. The writer sends, the reader receives, the lander copies what has come to the program's memory, and the
+//! server answers what the peer fetches. The reader waits neither for the network nor for a stream: so two peers that send to
+//! each other at full speed cannot stop each other, and a frame for which a stream waits is always filled.
 
 mod arrival;
 mod frames;
+mod lander;
 mod link;
 mod operation;
 mod reader;
@@ -24,7 +25,7 @@ use crate::{Cause, Error, Result, Ticket};
 use core::fmt;
 use core::time::Duration;
 use cuda_mem::frames::FrameRing;
-use link::{Link, Outgoing};
+use link::Link;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub(crate) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.link.send(Outgoing::Close);
+        self.link.close();
     }
 }
 
@@ -62,7 +63,7 @@ impl Peer {
     /// What carries the bytes: the engine, its protection, and the way for each kind of memory.
     pub fn transport(&self) -> Transport {
         let link = &self.handle.link;
-        Transport { engine: link.engine, address: link.address, staging: link.remote.options.staging }
+        Transport { engine: link.engine, address: link.address, staging: link.remote.slots() * crate::staging::SLOT }
     }
 
     /// Begins a sequence of frames of a name, each of `size` bytes. The other side receives them by
@@ -105,8 +106,13 @@ impl Peer {
     }
 
     /// Waits until the connection ends, and says what has ended it. For a program that only serves.
-    pub fn wait_for_end(&self) -> Cause {
-        self.handle.link.wait_for_end()
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`].
+    pub fn wait_for_end(&self) -> Result<Cause> {
+        self.handle.link.remote.check("Peer::wait_for_end")?;
+        Ok(self.handle.link.wait_for_end())
     }
 
     /// Sends what is queued, closes the connection, and waits until its threads have ended: all its memory is free then, except
@@ -118,7 +124,8 @@ impl Peer {
     pub fn close(self) -> Result<()> {
         const CALL: &str = "Peer::close";
         let (link, deadline) = (self.handle.link.clone(), self.handle.link.remote.options.deadline);
-        link.send(Outgoing::Close);
+        link.remote.check(CALL)?;
+        link.close();
         let why = "a stream or the network holds up what was sent";
         if link.wait_for_threads(deadline) { Ok(()) } else { Err(Error::TimedOut { call: CALL, after: deadline, why }) }
     }
@@ -153,7 +160,7 @@ pub struct Transport {
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, address, staging } = self;
-        let slots = staging.div_ceil(crate::staging::SLOT).max(2);
+        let slots = staging / crate::staging::SLOT;
         write!(
             f,
             "{engine}, to {address}; memory of every kind through {slots} page-locked slots of {} KiB in each direction, received \

@@ -2,14 +2,15 @@
 
 use super::arrival::{Arrival, Progress};
 use super::frames::Given;
-use super::link::{Link, Room};
+use super::lander::{Landing, Of};
+use super::link::{Link, Request};
 use super::server::Job;
 use super::state::Tell;
 use crate::Error;
 use crate::engine::{LOOK, Receiver};
 use crate::error::Cause;
-use crate::staging::Landing;
 use crate::wire::{Message, Refusal, Rights, TicketError};
+use core::sync::atomic::Ordering;
 use crossbeam_channel::Sender;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +18,13 @@ use std::time::Instant;
 
 /// How many writes of a peer may be under way.
 const MAX_WRITES: usize = 256;
+/// How many answers may wait until the peer reads them.
+const MAX_BACKLOG: usize = 4096;
 
 struct Reader<'a> {
     link: &'a Arc<Link>,
-    jobs: &'a Sender<Job>,
-    landing: Landing,
+    jobs: Sender<Job>,
+    lander: Sender<Landing>,
     /// The frames of which a part has come, by lane: the frame, its size, and how many bytes have come.
     frames: HashMap<u64, (Option<Given>, u64, u64)>,
     /// How many frames of each lane were begun.
@@ -32,11 +35,11 @@ struct Reader<'a> {
     written: HashMap<u64, Arrival>,
 }
 
-pub(super) fn run(link: &Arc<Link>, mut receiver: Box<dyn Receiver>, jobs: &Sender<Job>) {
+pub(super) fn run(link: &Arc<Link>, mut receiver: Box<dyn Receiver>, jobs: Sender<Job>, lander: Sender<Landing>) {
     let mut reader = Reader {
         link,
         jobs,
-        landing: Landing::default(),
+        lander,
         frames: HashMap::new(),
         begun: HashMap::new(),
         fetched: HashMap::new(),
@@ -63,14 +66,18 @@ pub(super) fn run(link: &Arc<Link>, mut receiver: Box<dyn Receiver>, jobs: &Send
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             reader.expire(looked);
-            reader.landing.sweep();
-            closed = closed.or_else(|| link.gone().map(|_| looked));
-            if closed.is_some_and(|closed| looked - closed >= link.remote.options.silence) {
+            if let (None, Some(cause)) = (closed, link.gone()) {
+                closed = Some(looked);
+                reader.give_up(cause);
+            }
+            let is_late = closed.is_some_and(|closed| looked - closed >= link.remote.options.silence);
+            if is_late || link.is_late(looked) {
                 break Cause::ClosedHere;
             }
         }
     };
     link.end(cause);
+    reader.give_up(link.gone().unwrap_or(cause));
 }
 
 impl Reader<'_> {
@@ -81,47 +88,84 @@ impl Reader<'_> {
                 let told = self.link.state().lanes.announce(lane, name, size)?;
                 tell(self.link, told);
             }
-            Message::Credit { lane, frames } => self.room(lane, Room::Frames(frames)),
-            Message::WrongSize { lane, size } => self.room(lane, Room::OtherSize(size)),
+            Message::Credit { lane, frames } => {
+                if let Some(room) = self.link.state().rooms.get(&lane) {
+                    // Two threads of the other side may tell it in another order.
+                    room.frames.fetch_max(frames, Ordering::AcqRel);
+                    room.tell();
+                }
+            }
+            Message::WrongSize { lane, size } => {
+                if let Some(room) = self.link.state().rooms.get(&lane) {
+                    room.other_size.store(size, Ordering::Release);
+                    room.tell();
+                }
+            }
             Message::Frame { lane, number, offset, bytes } => self.frame(lane, number, offset, bytes)?,
             Message::FrameFailed { lane, number } => self.frame_failed(lane, number)?,
-            Message::Fetch { request, start, size, ticket } => self.fetch(request, ticket, start, size),
+            Message::Fetch { request, start, size, ticket } => self.fetch(request, ticket, start, size)?,
             Message::Fetched { request, offset, bytes } => self.arrive(request, offset, bytes)?,
             Message::Write { request, start, size, ticket } => self.write(request, ticket, start, size)?,
             Message::Written { request, offset, bytes } => self.write_piece(request, offset, bytes)?,
             Message::WriteFailed { request } => drop(self.written.remove(&request)),
-            Message::Done { request } => self.answer(request, |_| Ok(())),
-            Message::Refuse { request, why } => {
-                self.fetched.remove(&request);
-                let address = self.link.address;
-                self.answer(request, |request| {
-                    let (start, wanted) = request.range;
-                    let call = request.call;
-                    Err(match why {
-                        Refusal::Forged => TicketError::Forged.into(),
-                        Refusal::Revoked => TicketError::Revoked.into(),
-                        Refusal::Rights => TicketError::Rights { call }.into(),
-                        Refusal::OutOfRange => {
-                            TicketError::OutOfRange { start, wanted, size: request.ticket_size }.into()
-                        }
-                        Refusal::Busy => {
-                            Error::Owner { call, address, why: "has 256 requests of this program open: wait for some" }
-                        }
-                        Refusal::Failed => {
-                            Error::Owner { call, address, why: "could not copy the bytes: see its errors" }
-                        }
-                    })
-                });
+            Message::Done { request } => {
+                if self.link.state().requests.get(&request).is_some_and(|asked| asked.destination.is_some()) {
+                    return Err(Cause::Protocol("it answers a fetch without bytes"));
+                }
+                self.link.answer(request, |_| Ok(()));
             }
+            Message::Refuse { request, why } => self.refused(request, why),
         }
         Ok(())
     }
 
-    fn room(&self, lane: u64, room: Room) {
-        if let Some(sender) = self.link.state().rooms.get(&lane) {
-            // Nobody sends any more.
-            let _ = sender.send(room);
+    /// The owner refuses a request of this side.
+    fn refused(&mut self, request: u64, why: Refusal) {
+        let address = self.link.address;
+        self.end_request(request, |asked| {
+            let ((start, wanted), call) = (asked.range, asked.call);
+            match why {
+                Refusal::Forged => TicketError::Forged.into(),
+                Refusal::Revoked => TicketError::Revoked.into(),
+                Refusal::Rights => TicketError::Rights { call }.into(),
+                Refusal::OutOfRange => TicketError::OutOfRange { start, wanted, size: asked.ticket_size }.into(),
+                Refusal::Busy => {
+                    Error::Owner { call, address, why: "has 256 requests of this program open: wait for some" }
+                }
+                Refusal::Failed => {
+                    Error::Owner { call, address, why: "could not copy the bytes, or not in time: see its errors" }
+                }
+            }
+        });
+    }
+
+    /// Ends a request by an error. Of a fetch, no more bytes are taken, and the lander answers after those that were.
+    fn end_request(&mut self, request: u64, error: impl FnOnce(&Request) -> Error) {
+        let mut state = self.link.state();
+        let Some(asked) = state.requests.get_mut(&request).filter(|asked| !asked.ends) else { return };
+        asked.ends = true;
+        let (error, is_fetch) = (error(asked), asked.destination.is_some());
+        drop(state);
+        match is_fetch {
+            true => self.end_fetch(request, Err(error)),
+            false => self.link.answer(request, |_| Err(error)),
         }
+    }
+
+    fn end_fetch(&mut self, request: u64, outcome: crate::Result<()>) {
+        self.fetched.remove(&request);
+        // The lander ends after this thread.
+        let _ = self.lander.send(Landing::End { of: Of::Fetch(request), outcome });
+    }
+
+    /// The connection has ended: so have the fetches.
+    fn give_up(&mut self, cause: Cause) {
+        let open: Vec<u64> = self.link.state().requests.keys().copied().collect();
+        for request in open {
+            self.end_request(request, |_| self.link.peer_gone(cause));
+        }
+        self.written.clear();
+        self.frames.clear();
     }
 
     fn frame(&mut self, lane: u64, number: u64, offset: u64, bytes: &[u8]) -> Result<(), Cause> {
@@ -129,11 +173,12 @@ impl Reader<'_> {
             self.begin_frame(lane, number)?;
         }
         let (frame, size, received) = self.frames.get_mut(&lane).ok_or(Cause::Protocol("a frame without its begin"))?;
-        let end = offset + bytes.len() as u64;
-        if offset != *received || end > *size || self.begun.get(&lane) != Some(&(number + 1)) {
+        let begun = self.begun.get(&lane).copied();
+        if offset != *received || bytes.len() as u64 > *size - *received || begun != number.checked_add(1) {
             return Err(Cause::Protocol("it sends a frame out of order"));
         }
-        *received = end;
+        *received += bytes.len() as u64;
+        let end = *received;
         // A frame whose memory refuses the bytes is dropped: the streams that wait for it learn that it is abandoned.
         if frame.as_mut().is_some_and(|given| given.frame.store(offset as usize, bytes).is_err()) {
             *frame = None;
@@ -164,51 +209,63 @@ impl Reader<'_> {
         if !self.frames.contains_key(&lane) {
             self.begin_frame(lane, number)?;
         }
-        if self.begun.get(&lane) != Some(&(number + 1)) {
+        if self.begun.get(&lane).copied() != number.checked_add(1) {
             return Err(Cause::Protocol("it sends frames out of order"));
         }
         self.frames.remove(&lane);
         Ok(())
     }
 
+    /// The peer asks for something. It must read the answers.
+    fn asked(&self) -> Result<(), Cause> {
+        if self.link.backlog() > MAX_BACKLOG {
+            Err(Cause::Protocol("it asks and does not read the answers"))
+        } else {
+            Ok(())
+        }
+    }
+
     /// The peer fetches.
-    fn fetch(&self, request: u64, ticket: &[u8], start: u64, size: u64) {
+    fn fetch(&self, request: u64, ticket: &[u8], start: u64, size: u64) -> Result<(), Cause> {
+        self.asked()?;
         let found = self.link.remote.shelf.find(ticket, Rights::Read, start, size);
         let job = found.map(|(memory, range)| Job { request, memory, range });
         if let Err(why) = job.and_then(|job| self.jobs.try_send(job).map_err(|_| Refusal::Busy)) {
             self.link.tell(Message::Refuse { request, why });
         }
+        Ok(())
     }
 
     /// A piece of what this side has fetched.
     fn arrive(&mut self, request: u64, offset: u64, bytes: &[u8]) -> Result<(), Cause> {
         if !self.fetched.contains_key(&request) {
+            if offset > 0 {
+                // The rest of a fetch that has ended, by its deadline.
+                return Ok(());
+            }
             let state = self.link.state();
-            // A fetch that has ended, by its deadline, may still arrive.
-            let Some(asked) = state.requests.get(&request) else { return Ok(()) };
+            let Some(asked) = state.requests.get(&request).filter(|asked| !asked.ends) else { return Ok(()) };
             let Some((memory, start, size)) = asked.destination.clone() else {
                 return Err(Cause::Protocol("it answers a write by bytes"));
             };
-            self.fetched.insert(request, Arrival::new(memory, start, size, asked.until));
+            self.fetched.insert(request, Arrival::new(Of::Fetch(request), memory, start, size, asked.until));
         }
         let Some(arrival) = self.fetched.get_mut(&request) else { return Ok(()) };
-        let outcome = match arrival.take((&self.link.remote.incoming, &mut self.landing), offset, bytes)? {
-            Progress::More => return Ok(()),
-            Progress::Whole => Ok(()),
-            Progress::Failed(error) => Err(Some(error)),
-            Progress::TimedOut => Err(None),
-        };
-        self.fetched.remove(&request);
-        self.answer(request, |asked| {
-            let after = self.link.remote.options.deadline;
-            let why = "no slot of the staging became free: is a stream held up?";
-            outcome.map_err(|error| error.map_or(Error::TimedOut { call: asked.call, after, why }, Error::Cuda))
-        });
+        match arrival.take(&self.link.incoming, &self.lander, offset, bytes)? {
+            Progress::More => {}
+            Progress::Whole => self.end_fetch(request, Ok(())),
+            Progress::NoSlot => {
+                let after = self.link.remote.options.deadline;
+                let why = "no slot of the staging became free: is a stream held up?";
+                self.end_request(request, |asked| Error::TimedOut { call: asked.call, after, why });
+            }
+        }
         Ok(())
     }
 
     /// The peer begins to write.
     fn write(&mut self, request: u64, ticket: &[u8], start: u64, size: u64) -> Result<(), Cause> {
+        self.asked()?;
         if self.written.contains_key(&request) {
             return Err(Cause::Protocol("it begins a write twice"));
         }
@@ -218,7 +275,8 @@ impl Reader<'_> {
         match found {
             Ok((memory, range)) => {
                 let until = Instant::now() + self.link.remote.options.deadline;
-                self.written.insert(request, Arrival::new(memory, range.start, size, until));
+                let arrival = Arrival::new(Of::Write(request), memory, range.start, size, until);
+                self.written.insert(request, arrival);
             }
             Err(why) => self.link.tell(Message::Refuse { request, why }),
         }
@@ -228,37 +286,30 @@ impl Reader<'_> {
     fn write_piece(&mut self, request: u64, offset: u64, bytes: &[u8]) -> Result<(), Cause> {
         // The rest of a refused write comes too.
         let Some(arrival) = self.written.get_mut(&request) else { return Ok(()) };
-        let message = match arrival.take((&self.link.remote.incoming, &mut self.landing), offset, bytes)? {
+        match arrival.take(&self.link.incoming, &self.lander, offset, bytes)? {
             Progress::More => return Ok(()),
-            Progress::Whole => Message::Done { request },
-            Progress::Failed(_) | Progress::TimedOut => Message::Refuse { request, why: Refusal::Failed },
-        };
-        self.written.remove(&request);
-        self.link.tell(message);
-        Ok(())
-    }
-
-    fn answer(&self, request: u64, outcome: impl FnOnce(&super::link::Request) -> crate::Result<()>) {
-        let asked = self.link.state().requests.remove(&request);
-        if let Some(asked) = asked {
-            let outcome = outcome(&asked);
-            asked.answer.give(outcome);
+            Progress::Whole => {
+                // The lander ends after this thread.
+                let _ = self.lander.send(Landing::End { of: Of::Write(request), outcome: Ok(()) });
+            }
+            Progress::NoSlot => self.link.tell(Message::Refuse { request, why: Refusal::Failed }),
         }
+        self.written.remove(&request);
+        Ok(())
     }
 
     /// Ends what has taken too long.
     fn expire(&mut self, now: Instant) {
-        let mut state = self.link.state();
-        let late: Vec<_> = state.requests.extract_if(|_, request| request.until <= now).collect();
+        let state = self.link.state();
+        let late: Vec<_> = state.requests.iter().filter(|(_, asked)| asked.until <= now).map(|(&it, _)| it).collect();
         drop(state);
-        for (number, request) in late {
-            self.fetched.remove(&number);
-            let (call, after) = (request.call, self.link.remote.options.deadline);
+        let after = self.link.remote.options.deadline;
+        for request in late {
             let why = "the peer is there, but has not answered";
-            request.answer.give(Err(Error::TimedOut { call, after, why }));
+            self.end_request(request, |asked| Error::TimedOut { call: asked.call, after, why });
         }
         // A peer that breaks off a write says so, or ends. This is for one that does not.
-        self.written.retain(|_, arrival| arrival.until + self.link.remote.options.deadline > now);
+        self.written.retain(|_, arrival| arrival.until + after > now);
     }
 }
 

@@ -5,7 +5,7 @@ use super::frames::bounds;
 use super::link::{Outgoing, Request, Way};
 use super::operation::Operation;
 use super::server::send;
-use crate::memory::{self, Memory};
+use crate::memory::{Memory, why};
 use crate::wire::{Rights, Ticket};
 use crate::{Error, Result, TicketError};
 use core::ops::RangeBounds;
@@ -35,8 +35,8 @@ impl RemoteMemory {
     /// Copies a range of the peer's memory to the bytes of a buffer from `offset` on: after the work of both home streams so far.
     /// When the operation has succeeded, the last copy is queued on the buffer's home stream, whose later work comes after it.
     ///
-    /// The call waits for nothing. If the operation fails, some bytes of the destination may have changed. After its deadline
-    /// it changes nothing more.
+    /// The call waits for nothing. If the operation fails, some bytes of the destination may have changed. After its end nothing
+    /// more is queued.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl RemoteMemory {
                 rule: "those from the offset on",
             });
         }
-        let destination = memory::in_turn(destination);
+        let destination: Arc<dyn Memory> = Arc::new(destination.clone());
         let (request, operation) = self.ask(CALL, Some((destination, offset as u64, size)), (start, size))?;
         self.peer.link.send(self.question(Rights::Read, request, (start, size)));
         Ok(operation)
@@ -69,7 +69,8 @@ impl RemoteMemory {
     /// Copies a range of a buffer to the peer's memory from `offset` on, after the work of both home streams so far. When the
     /// operation has succeeded, the owner has queued the last copy.
     ///
-    /// Later work of the buffer's stream may overwrite the range. The call waits for no stream; while the staging is full it
+    /// Later work of the buffer's stream may overwrite the range. The call waits for no stream, unless the buffer is memory of the
+    /// host: there it waits for the stream's work, as copies by the CPU do. While the staging is full it
     /// waits for the network, up to [`RemoteOptions::deadline`](crate::RemoteOptions). If the operation fails, some bytes of the
     /// peer's memory may have changed.
     ///
@@ -93,8 +94,8 @@ impl RemoteMemory {
         let (request, operation) = self.ask(CALL, None, place)?;
         let link = &self.peer.link;
         link.send(self.question(Rights::Write, request, place));
-        let sent = send(link, Way::Written { request }, 0, (from as u64, place.1), |start, size, slot| {
-            memory::stage(source, start, size, slot)
+        let sent = send(link, Way::Written { request }, 0, (from as u64, place.1), |start, slot| {
+            source.download(start, slot).map_err(why)
         });
         if let Err(error) = sent {
             link.state().requests.remove(&request);
@@ -122,10 +123,10 @@ impl RemoteMemory {
         range: (u64, u64),
     ) -> Result<(u64, Operation)> {
         let link = &self.peer.link;
-        let (answer, operation) = Operation::new(link.address);
         let until = Instant::now() + link.remote.options.deadline;
+        let (answer, operation) = Operation::new(link, call, until);
         let request = link.number();
-        let asked = Request { call, destination, range, ticket_size: self.ticket.size(), until, answer };
+        let asked = Request { call, destination, range, ticket_size: self.ticket.size(), until, ends: false, answer };
         let mut state = link.state();
         if let Some(cause) = state.gone {
             drop(state);

@@ -2,14 +2,15 @@
 
 use super::HEARTBEAT;
 use super::link::{Link, Outgoing, Piece, Way};
+use crate::Error;
 use crate::engine::Sender;
 use crate::error::Cause;
+use crate::staging::Slot;
 use crate::wire::{MAX_BYTES, Message, Refusal, Rights};
-use core::task::{Poll, Waker};
+use core::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::task::Wake;
 use std::time::Instant;
 
 pub(super) struct Writer {
@@ -20,18 +21,7 @@ pub(super) struct Writer {
     pieces: Vec<Piece>,
     /// Transfers whose rest is not sent, because a piece has failed.
     failed: HashSet<Way>,
-    waker: Waker,
-    closes: Option<Instant>,
-}
-
-/// Wakes the writer.
-struct Awake(crossbeam_channel::Sender<Outgoing>);
-
-impl Wake for Awake {
-    fn wake(self: Arc<Self>) {
-        // A thread of the driver runs this, where only queueing is allowed.
-        let _ = self.0.send(Outgoing::Wake);
-    }
+    closes: bool,
 }
 
 /// Whether the thread goes on.
@@ -40,10 +30,19 @@ enum Next {
     End,
 }
 
+/// How long the thread waits before it looks at a copy again that was queued so long ago. A wake-up by the driver would be a
+/// callback for each piece, and would come after the work that the program has queued behind it.
+fn nap(age: Duration) -> Duration {
+    match age.as_millis() {
+        0 => Duration::from_micros(20),
+        1..20 => Duration::from_micros(200),
+        _ => Duration::from_millis(2),
+    }
+}
+
 impl Writer {
     pub fn new(link: Arc<Link>, sender: Box<dyn Sender>, queue: Receiver<Outgoing>) -> Self {
-        let waker = Waker::from(Arc::new(Awake(link.sender())));
-        Self { link, sender, queue, pieces: Vec::new(), failed: HashSet::new(), waker, closes: None }
+        Self { link, sender, queue, pieces: Vec::new(), failed: HashSet::new(), closes: false }
     }
 
     pub fn run(mut self) {
@@ -55,7 +54,8 @@ impl Writer {
     fn work(&mut self) -> Result<(), Cause> {
         let mut beat = Instant::now() + HEARTBEAT;
         loop {
-            match self.queue.recv_deadline(self.closes.map_or(beat, |closes| closes.min(beat))) {
+            let look = self.pieces.iter().map(|piece| nap(piece.since.elapsed())).min();
+            match self.queue.recv_deadline(look.map_or(beat, |look| beat.min(Instant::now() + look))) {
                 Ok(outgoing) => {
                     if let Next::End = self.take(outgoing)? {
                         return Ok(());
@@ -64,8 +64,8 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            while let Some(piece) = self.next_piece() {
-                self.send_piece(piece)?;
+            while let Some((piece, copied)) = self.next_piece() {
+                self.send_piece(piece, copied)?;
                 beat = Instant::now() + HEARTBEAT;
                 // Short messages do not wait behind all pieces.
                 while let Ok(outgoing) = self.queue.try_recv() {
@@ -74,7 +74,7 @@ impl Writer {
                     }
                 }
             }
-            if self.closes.is_some_and(|closes| self.pieces.is_empty() || Instant::now() >= closes) {
+            if self.closes && self.pieces.is_empty() {
                 self.sender.send(&Message::Bye)?;
                 self.link.half_close();
                 return Ok(());
@@ -99,73 +99,79 @@ impl Writer {
                     _ => Message::Write { request, start, size, ticket },
                 })?;
             }
+            // What the peer has asked for is lost in a close.
+            Outgoing::Piece(piece) if self.closes && matches!(piece.way, Way::Fetched { .. }) => {}
             Outgoing::Piece(piece) => self.pieces.push(*piece),
-            Outgoing::Wake => {}
-            Outgoing::Close => self.closes = Some(Instant::now() + self.link.remote.options.deadline),
+            Outgoing::Close => {
+                self.closes = true;
+                self.pieces.retain(|piece| !matches!(piece.way, Way::Fetched { .. }));
+            }
             Outgoing::End => return Ok(Next::End),
         }
         Ok(Next::Continue)
     }
 
-    /// The first piece that may go out, if any. A piece waits behind the earlier ones of its way.
-    fn next_piece(&mut self) -> Option<Ready> {
+    /// The first piece that may go out, and whether its copy has succeeded. A piece waits behind the earlier ones of its way.
+    fn next_piece(&mut self) -> Option<(Piece, cuda_mem::Result<()>)> {
         let mut held = HashSet::new();
         for place in 0..self.pieces.len() {
-            let piece = &mut self.pieces[place];
+            let piece = &self.pieces[place];
             if held.contains(&piece.way) {
                 continue;
             }
-            let is_there = match &mut piece.staged {
-                None => false,
-                Some(staged) => match staged.poll(&self.waker) {
-                    Poll::Pending => {
-                        held.insert(piece.way);
-                        continue;
-                    }
-                    Poll::Ready(copied) => copied.is_ok(),
-                },
+            let copied = match piece.staged.as_ref().map_or(Ok(true), |staged| staged.is_done()) {
+                Ok(false) => {
+                    held.insert(piece.way);
+                    continue;
+                }
+                Ok(true) => Ok(()),
+                Err(error) => Err(error),
             };
-            return Some(Ready { piece: self.pieces.remove(place), is_there });
+            return Some((self.pieces.remove(place), copied));
         }
         None
     }
 
-    fn send_piece(&mut self, mut ready: Ready) -> Result<(), Cause> {
-        let Piece { way, number, offset, is_last, .. } = ready.piece;
-        let goes_on = !self.failed.contains(&way);
-        match ready.piece.staged.as_mut().filter(|_| ready.is_there).map(crate::staging::Staged::bytes) {
-            Some(Ok(bytes)) if goes_on => {
-                for (index, bytes) in bytes.chunks(MAX_BYTES).enumerate() {
-                    let offset = offset + (index * MAX_BYTES) as u64;
-                    self.sender.send(&match way {
-                        Way::Frames { lane } => Message::Frame { lane, number, offset, bytes },
-                        Way::Fetched { request } => Message::Fetched { request, offset, bytes },
-                        Way::Written { request } => Message::Written { request, offset, bytes },
-                    })?;
-                }
+    fn send_piece(&mut self, piece: Piece, copied: cuda_mem::Result<()>) -> Result<(), Cause> {
+        let Piece { way, number, offset, staged, is_last, .. } = piece;
+        // The copy is over, so this does not wait.
+        let slot = copied.and_then(|()| staged.map(|staged| staged.wait()).transpose());
+        if !self.failed.contains(&way) {
+            match slot {
+                Ok(Some(slot)) => self.send_bytes(way, number, offset, &slot)?,
+                failed => self.fail(way, number, failed.err())?,
             }
-            _ if goes_on => {
-                self.failed.insert(way);
-                self.sender.send(&match way {
-                    Way::Frames { lane } => Message::FrameFailed { lane, number },
-                    Way::Fetched { request } => Message::Refuse { request, why: Refusal::Failed },
-                    Way::Written { request } => Message::WriteFailed { request },
-                })?;
-                if let Way::Frames { lane } = way {
-                    self.link.frame_failed(lane);
-                }
-            }
-            _ => {}
         }
         if is_last {
             self.failed.remove(&way);
         }
         Ok(())
     }
-}
 
-/// A piece whose copy has ended: `is_there` unless it failed.
-struct Ready {
-    piece: Piece,
-    is_there: bool,
+    fn send_bytes(&mut self, way: Way, number: u64, offset: u64, slot: &Slot) -> Result<(), Cause> {
+        for (index, bytes) in slot.bytes().chunks(MAX_BYTES).enumerate() {
+            let offset = offset + (index * MAX_BYTES) as u64;
+            self.sender.send(&match way {
+                Way::Frames { lane } => Message::Frame { lane, number, offset, bytes },
+                Way::Fetched { request } => Message::Fetched { request, offset, bytes },
+                Way::Written { request } => Message::Written { request, offset, bytes },
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Tells the other side that the rest does not come. An error is one that the program does not know yet.
+    fn fail(&mut self, way: Way, number: u64, error: Option<cuda_mem::Error>) -> Result<(), Cause> {
+        self.failed.insert(way);
+        match (way, error) {
+            (Way::Frames { lane }, Some(_)) => self.link.frame_failed(lane),
+            (Way::Written { request }, Some(error)) => self.link.answer(request, |_| Err(Error::Cuda(error))),
+            _ => {}
+        }
+        self.sender.send(&match way {
+            Way::Frames { lane } => Message::FrameFailed { lane, number },
+            Way::Fetched { request } => Message::Refuse { request, why: Refusal::Failed },
+            Way::Written { request } => Message::WriteFailed { request },
+        })
+    }
 }

@@ -81,6 +81,49 @@ fn what_was_sent_before_a_close_arrives() -> Outcome {
 }
 
 #[test]
+fn a_fetch_for_a_stream_that_waits_for_a_frame_does_no_harm() -> Outcome {
+    // Copies to memory of the host wait for its stream, and the stream waits for a frame of the same peer.
+    alone_with_late_ends(|setup| {
+        let context = &setup.context;
+        let hosts = Hosts::new(context)?;
+        let pinned = PinnedMemory::new(context);
+        let ring = FrameRing::new(&pinned, &Signals::new(context)?, 2, 1000)?;
+        let owned = shared(&DeviceMemory::new(context), &pattern(5_000_000, 1))?;
+        let offer = hosts.there.offer(&owned, Rights::Read);
+        let remote = hosts.peer.open(&offer.ticket())?;
+        let incoming = hosts.peer.receive_frames("a", &ring)?;
+        let here = shared(&pinned, &vec![0; 5_000_000])?;
+        let frame = ring.next()?;
+        frame.wait_on(here.stream())?;
+        incoming.fill(frame)?;
+        let fetched = remote.fetch(.., &here, 0)?;
+        // Another one goes on meanwhile.
+        let device = shared(&DeviceMemory::new(context), &[0; 1000])?;
+        hosts.other.frames("a", 1000)?.send(&owned, ..1000)?;
+        fetched.wait()?;
+        remote.fetch(..1000, &device, 0)?.wait()?;
+        assert!(here.to_vec()? == pattern(5_000_000, 1) && device.to_vec()? == pattern(5_000_000, 1)[..1000]);
+        drop(offer);
+        hosts.close()
+    })
+}
+
+#[test]
+fn times_that_cannot_work_are_refused() -> Outcome {
+    let setup = testkit::Setup::from_environment()?;
+    let key = cuda_mem_remote::Key::generate()?;
+    for (deadline, silence) in [(u64::MAX, 5), (10, 1), (10, u64::MAX)] {
+        let mut options = crate::hosts::options();
+        options.deadline = std::time::Duration::from_secs(deadline);
+        options.silence = std::time::Duration::from_secs(silence);
+        let refused =
+            cuda_mem_remote::Remote::new(&setup.context, &key, &options).expect_err("out of bounds").to_string();
+        assert!(refused.starts_with("Remote::new: RemoteOptions::") && refused.contains("must be"), "{refused}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_side_that_is_left_learns_why() -> Outcome {
     alone_with_late_ends(|setup| {
         let hosts = Hosts::new(&setup.context)?;
