@@ -59,7 +59,7 @@ impl<T, K: Kind> Buffer<T, K> {
         if !self.hold.allocation().is_posted() {
             self.fence_forgotten();
         }
-        // Clones know of no reads.
+        // The CPU waits for the home stream alone.
         self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(0..self.len()));
         let Self { hold, offset, length, work, .. } = self;
         let cpu = if hold.allocation().block.is_on_cpu() { CpuGate::behind(hold.home(), work) } else { None };

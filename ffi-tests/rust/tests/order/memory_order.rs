@@ -291,16 +291,18 @@ fn shared_buffers_come_after_the_copies() -> Outcome {
 }
 
 #[test]
-fn shared_memory_waits_for_copies_from_before_a_mark() -> Outcome {
+fn the_cpu_waits_for_copies_from_before_memory_was_shared() -> Outcome {
     alone(|setup: &Setup| {
-        for is_told in [false, true] {
+        for (is_marked, is_told) in [(false, false), (true, false), (true, true)] {
             let (home, reader) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
             let source = Buffer::filled(&PinnedMemory::new(&setup.context), SIZE, 1u8, &home)?;
             home.synchronize()?;
             let mut copy = bytes(setup, 0, &reader)?;
             let held = hold(&reader)?;
             copy.copy_from_buffer(0, &source, ..)?;
-            source.mark_work()?;
+            if is_marked {
+                source.mark_work()?;
+            }
             if is_told {
                 // The home stream waits for the copy, and forgets it.
                 assert!(!source.host_pointer().is_null());
