@@ -7,6 +7,8 @@
 #include "include/vkgdr.h"
 #include "vkgdr-sys/wrapper.h"
 
+#include "ucx-sys/wrapper.h"
+
 #include "include/cudamem.h"
 #include "include/cudamem/adaptors.h"
 #include "include/cudamem/engine.h"

@@ -17,6 +17,7 @@ pages! {
     readme_of_softgpu: "../../../softgpu/README.md",
     readme_of_stream_heap: "../../../stream-heap/README.md",
     readme_of_strided_layout: "../../../strided-layout/README.md",
+    readme_of_ucx_sys: "../../../ucx-sys/README.md",
     readme_of_vkgdr: "../../../vkgdr/README.md",
     readme_of_vkgdr_sys: "../../../vkgdr-sys/README.md",
     async_programs: "../../../docs/guide/async.md",

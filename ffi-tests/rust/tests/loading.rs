@@ -301,7 +301,7 @@ fn the_environment_is_read_in_one_place() {
     }
     let root = testkit::compilers::root();
     let mut found = Vec::new();
-    for folder in ["cuda-mem/src", "cuda-sys/src", "vkgdr/src", "vkgdr-sys/src", "softgpu/src", "src"] {
+    for folder in ["cuda-mem/src", "cuda-sys/src", "vkgdr/src", "vkgdr-sys/src", "ucx-sys/src", "softgpu/src", "src"] {
         look(&root.join(folder), &mut found);
     }
     // A variable, and the names of all.

@@ -17,7 +17,8 @@ fn all_headers_together_compile_as_c_and_cpp_without_a_warning() {
             continue;
         }
         for standard in standards {
-            let others = ["wrapper.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h"];
+            let others =
+                ["wrapper.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h", "ucx-sys/wrapper.h"];
             for header in c_headers().into_iter().chain(others.map(|header| root().join(header))) {
                 let mut command = Command::new(compiler);
                 command.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]).args(WARNINGS);

@@ -2,7 +2,7 @@
 
 use crate::ctype::{Aliases, CType, Signature, integer};
 use cuda_sys::Release;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that a header declares under the requested names.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +26,8 @@ pub struct Constant {
     pub value: i128,
     /// The enumeration's tag, or `None` for a macro.
     pub of: Option<String>,
+    /// The release that its comment names.
+    pub since: Option<Release>,
 }
 
 /// A function.
@@ -66,6 +68,7 @@ struct Field {
     ctype: CType,
     offset: usize,
     size: usize,
+    since: Option<Release>,
 }
 
 /// A field of a record, or of an unnamed record inside it.
@@ -110,7 +113,7 @@ impl Interface {
                     plain => Some(plain),
                 };
                 if let Some(value) = written.and_then(integer) {
-                    self.constants.insert(constant.ident.to_string(), Constant { value, of: None });
+                    self.constants.insert(constant.ident.to_string(), Constant { value, of: None, since: None });
                 }
             }
             syn::Item::Struct(item) => {
@@ -159,9 +162,33 @@ impl Interface {
             let syn::ImplItem::Const(constant) = item else { continue };
             let syn::Expr::Call(call) = &constant.expr else { continue };
             if let Some(value) = call.args.first().and_then(integer) {
-                self.constants.insert(constant.ident.to_string(), Constant { value, of: Some(tag.clone()) });
+                let since = since(&documentation(&constant.attrs));
+                self.constants.insert(constant.ident.to_string(), Constant { value, of: Some(tag.clone()), since });
             }
         }
+    }
+
+    /// The interface as an earlier release has it, and the names that are newer. New fields are at the end of a record,
+    /// which counts as a newer name itself, because its size is another.
+    pub fn at(&self, release: Release) -> (Self, BTreeSet<String>) {
+        let is_newer = |since: Option<Release>| since.is_some_and(|since| since > release);
+        let mut newer = BTreeSet::new();
+        let mut old = self.clone();
+        old.constants.retain(|name, constant| !is_newer(constant.since) || !newer.insert(name.clone()));
+        for (tag, record) in &mut old.records {
+            let mut is_cut = false;
+            record.fields.retain(|field| {
+                let cut = is_newer(field.since) && newer.insert(format!("{tag}.{}", field.name));
+                is_cut |= cut;
+                !cut
+            });
+            if is_cut {
+                let end = record.fields.last().map_or(0, |field| field.offset + field.size);
+                record.size = end.next_multiple_of(record.align);
+                newer.insert(tag.clone());
+            }
+        }
+        (old, newer)
     }
 
     /// Whether bindgen invented this tag for an unnamed record.
@@ -284,7 +311,7 @@ fn record<'a>(
         let Some(offset) = offset else { continue };
         let size = size(&ctype, layouts);
         end = offset + size;
-        all.push(Field { name, ctype, offset, size });
+        all.push(Field { name, ctype, offset, size, since: since(&documentation(&field.attrs)) });
     }
     let layout = |what: &str| layouts.get(&format!("{what} of {tag}")).copied().unwrap_or_default();
     Ok(Record { kind, size: layout("Size"), align: layout("Alignment"), fields: all })
@@ -334,7 +361,7 @@ mod tests {
         pub struct _bindgen_ty_1(pub ::core::ffi::c_uint);
         pub const CU_UNNAMED: _bindgen_ty_1 = _bindgen_ty_1(5);
         pub struct CUkind_enum(pub ::core::ffi::c_uint);
-        impl CUkind_enum { pub const CU_KIND_A: CUkind_enum = CUkind_enum(3); }
+        impl CUkind_enum { #[doc = " A. Since CUDA 10.2."] pub const CU_KIND_A: CUkind_enum = CUkind_enum(3); }
         pub use self::CUkind_enum as CUkind;
         pub struct CUthing_st { _unused: [u8; 0] }
         pub type CUthing = *mut CUthing_st;
@@ -347,6 +374,13 @@ mod tests {
             ["Alignment of CUplace_st__bindgen_ty_1"][::core::mem::align_of::<CUplace_st>() - 4usize];
             ["Offset of field: CUplace_st__bindgen_ty_1::id"][::core::mem::offset_of!(CUplace_st, kind) - 0usize];
         };
+        pub struct CUgrown_st { pub kind: CUkind, #[doc = " More. Since CUDA 10.2."] pub more: ::core::ffi::c_int }
+        const _: () = {
+            ["Size of CUgrown_st"][::core::mem::size_of::<CUgrown_st>() - 8usize];
+            ["Alignment of CUgrown_st"][::core::mem::align_of::<CUgrown_st>() - 4usize];
+            ["Offset of field: CUgrown_st::kind"][::core::mem::offset_of!(CUgrown_st, kind) - 0usize];
+            ["Offset of field: CUgrown_st::more"][::core::mem::offset_of!(CUgrown_st, more) - 4usize];
+        };
         pub union CUplace_st__bindgen_ty_1 { pub id: ::core::ffi::c_int }
         unsafe extern "C" {
             #[doc = " Makes a thing. Since CUDA 11.2."]
@@ -358,10 +392,11 @@ mod tests {
     fn every_kind_of_declaration_is_read() {
         let interface = Interface::parse(BINDINGS).unwrap();
         let constant = |name: &str| interface.constants[name].clone();
-        assert_eq!(constant("CU_SIZE"), Constant { value: 64, of: None });
+        assert_eq!(constant("CU_SIZE"), Constant { value: 64, of: None, since: None });
         assert_eq!(constant("CU_NEGATIVE").value, -1);
-        assert_eq!(constant("CU_UNNAMED"), Constant { value: 5, of: None });
-        assert_eq!(constant("CU_KIND_A"), Constant { value: 3, of: Some("CUkind_enum".to_owned()) });
+        assert_eq!(constant("CU_UNNAMED"), Constant { value: 5, of: None, since: None });
+        let of = Some("CUkind_enum".to_owned());
+        assert_eq!(constant("CU_KIND_A"), Constant { value: 3, of, since: Some(Release::new(10, 2)) });
         assert_eq!(interface.enums["CUkind_enum"].to_string(), "unsigned int");
         assert_eq!(interface.types["CUthing"].to_string(), "CUthing_st *");
         assert_eq!(interface.records["CUthing_st"].kind, Kind::Opaque);
@@ -377,6 +412,14 @@ mod tests {
         let seen: Vec<_> =
             members.iter().map(|member| (member.path.as_str(), member.offset, member.ctype.to_string())).collect();
         assert_eq!(seen, [("kind", 0, "CUkind_enum".to_owned()), ("id", 4, "int".to_owned())]);
+    }
+
+    #[test]
+    fn an_earlier_release_lacks_what_came_later() {
+        let (old, newer) = Interface::parse(BINDINGS).unwrap().at(Release::new(10, 1));
+        assert_eq!(newer.into_iter().collect::<Vec<_>>(), ["CU_KIND_A", "CUgrown_st", "CUgrown_st.more"]);
+        assert!(!old.constants.contains_key("CU_KIND_A"));
+        assert_eq!((old.records["CUgrown_st"].size, old.members("CUgrown_st").len()), (4, 1));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The second method, which does not use bindgen for NVIDIA's headers: rustc writes the layout of our bindings and the
-//! values of our constants as C assertions, and C compilers check them against NVIDIA's cuda.h.
+//! values of our constants as C assertions, and C compilers check them against NVIDIA's cuda.h. `ucx` does the same.
 
 use crate::compare::Comparison;
 use crate::ctype::CType;
@@ -14,7 +14,8 @@ use std::process::Command;
 /// An item, and a C assertion about it.
 #[derive(Debug, Clone)]
 pub struct Assertion {
-    item: String,
+    /// The item's name.
+    pub item: String,
     text: String,
 }
 
@@ -23,6 +24,15 @@ const PROGRAM: &str = r#"
 #![allow(warnings)]
 mod bindings {
     macro_rules! function_table { ($($any:tt)*) => {} }
+    // What ucx-sys takes from elsewhere.
+    mod libc {
+        #[derive(Clone, Copy, Debug)] pub struct sockaddr;
+        #[repr(C, align(8))] #[derive(Clone, Copy, Debug)] pub struct sockaddr_storage([u8; 128]);
+        pub type socklen_t = u32;
+    }
+    trait Mask { const BITS: &'static [Bit]; fn value(self) -> u32; }
+    struct Bit;
+    impl Bit { const fn new(_: &str, _: u32, _: u32) -> Bit { Bit } }
     include!("BINDINGS");
 }
 use bindings::*;
@@ -72,7 +82,7 @@ fn statements(ours: &Interface) -> String {
         add(name, &format!("(long long)({name}) == {{}}LL"), &value);
     }
     for tag in ours.enums.keys() {
-        add(tag, &format!("sizeof(enum {tag}) == {{}}"), &format!("size_of::<{tag}>()"));
+        add(tag, &format!("sizeof({}) == {{}}", spelled("enum", tag)), &format!("size_of::<{tag}>()"));
     }
     for (name, ctype) in &ours.types {
         add(name, &format!("sizeof({name}) == {{}}"), &format!("size_of::<{name}>()"));
@@ -86,7 +96,7 @@ fn statements(ours: &Interface) -> String {
             Kind::Struct => "struct",
             Kind::Union => "union",
         };
-        let c = format!("{keyword} {tag}");
+        let c = spelled(keyword, tag);
         add(tag, &format!("sizeof({c}) == {{}}"), &format!("size_of::<{tag}>()"));
         add(tag, &format!("_Alignof({c}) == {{}}"), &format!("align_of::<{tag}>()"));
         for member in ours.members(tag) {
@@ -102,6 +112,11 @@ fn statements(ours: &Interface) -> String {
         }
     }
     out
+}
+
+/// A type as C spells it. Those of UCX that have no tag have the typedef's name in the bindings.
+fn spelled(keyword: &str, tag: &str) -> String {
+    if tag.ends_with("_t") || tag == "ucp_req_attr_field" { tag.to_owned() } else { format!("{keyword} {tag}") }
 }
 
 fn is_integer(ctype: &CType) -> bool {
@@ -130,15 +145,30 @@ pub fn check(compiler: &str, headers: &Headers, all: &[Assertion], folder: &Path
     let Comparison { unknown, reshaped, .. } = Comparison::new(ours(), &headers.driver, headers.release);
     let out: BTreeSet<String> = unknown.into_iter().chain(reshaped).collect();
     let is_out = |item: &str| out.contains(item) || item.split_once('.').is_some_and(|(tag, _)| out.contains(tag));
-    let held: Vec<&str> =
-        all.iter().filter(|assertion| !is_out(&assertion.item)).map(|assertion| &*assertion.text).collect();
+    let held: Vec<_> = all.iter().filter(|assertion| !is_out(&assertion.item)).collect();
     let file = folder.join(format!("layout-{}-{compiler}.c", headers.release));
-    let source = format!("#include <stddef.h>\n#include <cuda.h>\n{}\n", held.join("\n"));
-    std::fs::write(&file, source).map_err(|error| error.to_string())?;
-    let mut command = Command::new(compiler);
-    command.args(["-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]);
-    run(command.arg(format!("-I{}", headers.folder.display())).arg(file))?;
+    compile(compiler, "#include <cuda.h>", &headers.folder, &held, &file)?;
     Ok(held.len())
+}
+
+/// Lets a C compiler check assertions after includes from a folder.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn compile(
+    compiler: &str,
+    includes: &str,
+    from: &Path,
+    held: &[&Assertion],
+    file: &Path,
+) -> Result<String, String> {
+    let held: Vec<&str> = held.iter().map(|assertion| &*assertion.text).collect();
+    let source = format!("#include <stddef.h>\n{includes}\n{}\n", held.join("\n"));
+    std::fs::write(file, source).map_err(|error| error.to_string())?;
+    let mut command = Command::new(compiler);
+    command.args(["-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]);
+    run(command.arg("-isystem").arg(from).arg(file))
 }
 
 #[test]

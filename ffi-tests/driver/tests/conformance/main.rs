@@ -1,5 +1,5 @@
 //! Compares the hand-written headers with NVIDIA's cuda.h of several releases, by four methods. Planted errors show
-//! that the methods find errors.
+//! that the methods find errors. `vkgdr` and `ucx` do the same with the headers of the other two interfaces.
 //!
 //! NVIDIA's headers are not part of the project: `scripts/cuda-headers` downloads them.
 
@@ -20,4 +20,6 @@ mod releases;
 mod sentinels;
 mod since;
 mod toolchain;
+mod ucx;
+mod ucx_library;
 mod vkgdr;

@@ -24,6 +24,9 @@ pub const POINTERS: Names = Names { functions: "-", types: "PFN_cu[A-Z].*", cons
 /// The names that vkgdr-sys takes.
 pub const VKGDR: Names = Names { functions: "vkgdr_.*", types: "vkgdr_.*", constants: "VKGDR_.*" };
 
+/// The names that ucx-sys takes.
+pub const UCX: Names = Names { functions: "uc[ps]_.*", types: "uc[ps]_.*", constants: "UC[PS]_.*" };
+
 /// Reads a header.
 ///
 /// # Errors
