@@ -139,7 +139,7 @@ JSON (fields and ids are only ever added):
                 driver.topology, driver.rates (with --rates; from and to are ordinals, null for the host),
                 device.N.{name,uuid,pci,memory,compute_capability,bar1}, device.N.can.NAME,
                 vulkan.{vkgdr,library,manifests}, vulkan.device.N,
-                mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, stand_in.{softgpu,library,mapped},
+                mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, network.ucx, stand_in.{softgpu,library,mapped},
                 environment.NAME, probe.{crash,hang}
     state       ok, missing or note
     label       what it is, for people

@@ -13,6 +13,7 @@ mod mapped;
 mod render;
 mod stand_in;
 mod topology;
+mod ucx;
 mod vulkan;
 
 use crate::cli::DoctorOptions;
@@ -48,6 +49,7 @@ fn probe(rates: bool, sink: &mut dyn FnMut(Message)) {
         }
         device::probe_all(&mut out, driver, &vulkan);
     }
+    ucx::probe(&mut out);
     stand_in::probe(&mut out, driver.as_ref());
     out.end();
 }

@@ -224,6 +224,34 @@ fn doctor_examines_softgpu_but_does_not_count_it_as_a_gpu() {
     assert!(report["verdict"].as_str().unwrap().contains("software GPU"));
 }
 
+/// What the doctor finds of UCX, if the environment names a library.
+fn ucx(library: &str) -> (Value, String) {
+    let ended = run(&["doctor", "--json"], &[("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBUCP", library)]);
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let all = report["findings"].as_array().unwrap();
+    (all.iter().find(|one| one["id"] == "network.ucx").unwrap().clone(), ended.out)
+}
+
+#[test]
+fn the_doctor_without_ucx_says_what_to_install() {
+    let (finding, out) = ucx("/nowhere/libucp.so.0");
+    assert_eq!(finding["state"], "note");
+    assert!(finding["text"].as_str().unwrap().starts_with("/nowhere/libucp.so.0: "), "{out}");
+    assert!(finding["remedy"].as_str().unwrap().contains("pip install libucx-cu13"), "{out}");
+}
+
+#[test]
+fn the_doctor_says_which_ucx_there_is() {
+    let library = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/ucx/1.22.0/lib/libucp.so.0");
+    if !std::path::Path::new(library).exists() {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "run scripts/ucx-wheels");
+        return println!("skipped: UCX's library is missing: run scripts/ucx-wheels");
+    }
+    let (finding, out) = ucx(library);
+    assert_eq!((&finding["state"], &finding["value"]["version"]), (&"ok".into(), &"1.22".into()), "{out}");
+    assert!(finding["text"].as_str().unwrap().ends_with("/libucp.so.0), UCX 1.22"), "{out}");
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     for arguments in [&["doctor"][..], &SOFTWARE, &["demo", "--help"]] {
