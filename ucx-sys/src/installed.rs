@@ -9,17 +9,13 @@ const IN_PACKAGES: &str = "libucx/lib/libucp.so.0";
 /// The files to try, in the order of the search: of the environment in use, of the user, of the machine.
 pub(crate) fn files() -> Vec<PathBuf> {
     let [venv, conda, home] = ["VIRTUAL_ENV", "CONDA_PREFIX", "HOME"].map(|name| environment(name).map(PathBuf::from));
-    let own = conda.iter().map(|conda| conda.join("lib/libucp.so.0")).collect();
     let machine = ["/usr/local", "/usr"].map(PathBuf::from);
     let prefixes = venv.into_iter().chain(conda).chain(home.map(|home| home.join(".local"))).chain(machine);
-    prefixes.fold(own, |mut files: Vec<PathBuf>, prefix| {
-        files.extend(in_prefix(&prefix));
-        files
-    })
+    prefixes.flat_map(|prefix| in_prefix(&prefix)).collect()
 }
 
-/// The libraries of all Pythons below a prefix, the newest Python first. If there is none, the pattern of their paths,
-/// so that the error of the search names it.
+/// The library below a prefix, where conda has it, and those of all its Pythons, the newest first. If there is none, the
+/// pattern of the latter's paths, so that the error of the search names it.
 fn in_prefix(prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for libraries in ["lib", "lib64"].map(|folder| prefix.join(folder)) {
@@ -32,7 +28,9 @@ fn in_prefix(prefix: &Path) -> Vec<PathBuf> {
         pythons.sort_unstable_by(|one, other| other.cmp(one));
         let packages =
             pythons.iter().flat_map(|(_, python)| ["site-packages", "dist-packages"].map(|name| python.join(name)));
-        found.extend(packages.map(|packages| packages.join(IN_PACKAGES)).filter(|file| file.exists()));
+        let of_pip = packages.map(|packages| packages.join(IN_PACKAGES));
+        let of_conda = libraries.join("libucp.so.0");
+        found.extend(std::iter::once(of_conda).chain(of_pip).filter(|file| file.exists()));
     }
     if found.is_empty() {
         found.push(prefix.join("lib/python3*/site-packages").join(IN_PACKAGES));
@@ -58,13 +56,19 @@ mod tests {
         let prefix = std::env::temp_dir().join(format!("ucx-sys-{}", std::process::id()));
         let nothing = in_prefix(&prefix);
         assert_eq!(nothing, [prefix.join("lib/python3*/site-packages/libucx/lib/libucp.so.0")]);
-        let put = |packages: &str| {
-            let file = prefix.join("lib").join(packages).join(IN_PACKAGES);
+        let put = |path: &str| {
+            let file = prefix.join("lib").join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(&file, "").unwrap();
             file
         };
-        let files = ["python3.13/site-packages", "python3.9/site-packages", "python3/dist-packages"].map(put);
+        let files = [
+            "libucp.so.0",
+            "python3.13/site-packages/libucx/lib/libucp.so.0",
+            "python3.9/site-packages/libucx/lib/libucp.so.0",
+            "python3/dist-packages/libucx/lib/libucp.so.0",
+        ]
+        .map(put);
         std::fs::create_dir_all(prefix.join("lib/python3.14/site-packages")).unwrap();
         let found = in_prefix(&prefix);
         std::fs::remove_dir_all(&prefix).unwrap();
