@@ -2,6 +2,7 @@
 
 use crate::TicketError;
 use core::time::Duration;
+use cuda_mem::cuda_sys::load::LoadError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -22,6 +23,17 @@ pub enum Error {
         /// What the system says.
         #[source]
         why: io::Error,
+    },
+    /// The engine's library cannot be loaded.
+    #[error(transparent)]
+    NoEngine(#[from] LoadError),
+    /// UCX refuses a call.
+    #[error("UCX: {call}: {status}")]
+    Ucx {
+        /// The call.
+        call: &'static str,
+        /// What it says.
+        status: String,
     },
     /// Nobody answers at the address.
     #[error(

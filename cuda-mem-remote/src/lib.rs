@@ -76,7 +76,7 @@ mod wire;
 pub use error::{Cause, Error, Result};
 pub use key::Key;
 pub use listener::Listener;
-pub use options::RemoteOptions;
+pub use options::{Engine, RemoteOptions};
 pub use peer::{IncomingFrames, Operation, OutgoingFrames, Peer, RemoteMemory, Transport};
 pub use remote::Remote;
 pub use shelf::Offer;

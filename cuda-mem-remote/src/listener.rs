@@ -1,6 +1,8 @@
 //! Waits for peers.
 
-use crate::engine::sockets;
+use crate::engine::handshake::Failed;
+use crate::engine::ucx::{Listening, Ucx};
+use crate::engine::{self, Pipe, sockets};
 use crate::remote::Inner;
 use crate::{Error, Peer, Result};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +23,21 @@ pub struct Listener {
     remote: Arc<Inner>,
     address: SocketAddr,
     arrived: Receiver<Result<Peer>>,
-    /// Ends the thread that listens, which looks at it at each connection.
+    _socket: Socket,
+}
+
+/// Who listens, until it is dropped.
+#[derive(Debug)]
+enum Socket {
+    Tcp { _stop: Stop },
+    Ucx { _listening: Listening },
+}
+
+/// Ends the thread that listens, which looks at it at each connection.
+#[derive(Debug)]
+struct Stop {
+    remote: Arc<Inner>,
+    address: SocketAddr,
     is_over: Arc<AtomicBool>,
 }
 
@@ -30,14 +46,34 @@ impl Listener {
         const CALL: &str = "Remote::listen";
         let named = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let refused = |why| Error::System { call: CALL, address: named.clone(), why };
-        let socket = TcpListener::bind(addresses).map_err(refused)?;
-        let address = socket.local_addr().map_err(refused)?;
         let (sender, arrived) = bounded(MAX_WAITING);
-        let is_over = Arc::<AtomicBool>::default();
-        let (own, over) = (remote.clone(), is_over.clone());
-        let work = move || listen(&socket, &own, &over, &sender);
-        std::thread::Builder::new().name("cuda-mem listener".to_owned()).spawn(work).map_err(refused)?;
-        Ok(Self { remote: remote.clone(), address, arrived, is_over })
+        let door = Door { remote: remote.clone(), open: Arc::default(), arrived: sender };
+        let spawn = |work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name("cuda-mem listener".to_owned()).spawn(work).map(drop).map_err(refused)
+        };
+        let (address, socket) = match &remote.ucx {
+            None => {
+                let socket = TcpListener::bind(addresses).map_err(refused)?;
+                let address = socket.local_addr().map_err(refused)?;
+                let stop = Stop { remote: remote.clone(), address, is_over: Arc::default() };
+                let is_over = stop.is_over.clone();
+                spawn(Box::new(move || door.listen(&socket, &is_over)))?;
+                (address, Socket::Tcp { _stop: stop })
+            }
+            Some(ucx) => {
+                let first = addresses.first().ok_or_else(|| refused(std::io::ErrorKind::NotFound.into()))?;
+                let (listening, peers) = ucx.listen(*first)?;
+                let address = listening.address;
+                spawn(Box::new(move || {
+                    // The queue ends with the listener.
+                    for (address, ends) in peers {
+                        door.greet(address, move |ucx| Ok(ucx.ok_or(Failed::Silent)?.pipe(address, ends)));
+                    }
+                }))?;
+                (address, Socket::Ucx { _listening: listening })
+            }
+        };
+        Ok(Self { remote: remote.clone(), address, arrived, _socket: socket })
     }
 
     /// The address, with its port.
@@ -66,7 +102,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for Stop {
     fn drop(&mut self) {
         // The thread is the parent's.
         if self.remote.is_forked() {
@@ -78,37 +114,47 @@ impl Drop for Listener {
     }
 }
 
-fn listen(socket: &TcpListener, remote: &Arc<Inner>, is_over: &AtomicBool, arrived: &Sender<Result<Peer>>) {
-    let open = Arc::new(AtomicUsize::new(0));
-    for stream in socket.incoming() {
-        if is_over.load(Ordering::Acquire) {
+/// Lets peers in that have the key.
+struct Door {
+    remote: Arc<Inner>,
+    /// The connections that are in their handshake.
+    open: Arc<AtomicUsize>,
+    arrived: Sender<Result<Peer>>,
+}
+
+impl Door {
+    fn listen(&self, socket: &TcpListener, is_over: &AtomicBool) {
+        for stream in socket.incoming() {
+            if is_over.load(Ordering::Acquire) {
+                return;
+            }
+            match stream.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
+                Ok((address, stream)) => self.greet(address, |_| sockets::pipe(stream)),
+                // Too many files are open, or the stranger is gone already. Other connections end meanwhile.
+                Err(_) => drop(crossbeam_channel::after(Duration::from_millis(10)).recv()),
+            }
+        }
+    }
+
+    /// Begins the handshake, on a thread of its own: strangers who say nothing must not hold up others.
+    fn greet(&self, address: SocketAddr, pipe: impl FnOnce(Option<&Ucx>) -> Result<Pipe, Failed> + Send + 'static) {
+        if self.open.fetch_add(1, Ordering::AcqRel) >= MAX_HANDSHAKES {
+            self.open.fetch_sub(1, Ordering::AcqRel);
             return;
         }
-        let Ok(stream) = stream else {
-            // Too many files are open, or the stranger is gone already. Other connections end meanwhile.
-            let _ = crossbeam_channel::after(Duration::from_millis(10)).recv();
-            continue;
-        };
-        if open.fetch_add(1, Ordering::AcqRel) >= MAX_HANDSHAKES {
-            open.fetch_sub(1, Ordering::AcqRel);
-            continue;
-        }
-        let (remote, arrived, counted) = (remote.clone(), arrived.clone(), Counted(open.clone()));
-        // Strangers who say nothing must not hold up others.
+        let (remote, arrived, counted) = (self.remote.clone(), self.arrived.clone(), Counted(self.open.clone()));
         let work = move || {
             let until = Instant::now() + remote.options.deadline;
-            if let Ok(address) = stream.peer_addr() {
-                let made = sockets::connection(stream, &remote.key, false, until);
-                let made = made.map_err(|failed| failed.error("Listener::accept", address, &remote));
-                // The peer is served before the program accepts it: what it has a ticket for it may reach.
-                let peer = made.and_then(|connection| Peer::new(&remote, connection));
-                // If nobody accepts, the connection ends. Strangers do not wait.
-                let _ = match peer {
-                    Ok(_) => arrived.send_deadline(peer, until).is_ok(),
-                    Err(_) => arrived.try_send(peer).is_ok(),
-                };
-                drop(counted);
-            }
+            let made = pipe(remote.ucx.as_ref()).and_then(|pipe| engine::connection(pipe, &remote.key, false, until));
+            let made = made.map_err(|failed| failed.error("Listener::accept", address, &remote));
+            // The peer is served before the program accepts it: what it has a ticket for it may reach.
+            let peer = made.and_then(|connection| Peer::new(&remote, connection));
+            // If nobody accepts, the connection ends. Strangers do not wait.
+            let _ = match peer {
+                Ok(_) => arrived.send_deadline(peer, until).is_ok(),
+                Err(_) => arrived.try_send(peer).is_ok(),
+            };
+            drop(counted);
         };
         // Without a thread the connection ends.
         let _ = std::thread::Builder::new().name("cuda-mem handshake".to_owned()).spawn(work);

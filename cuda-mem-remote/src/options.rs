@@ -14,6 +14,30 @@ pub struct RemoteOptions {
     /// The page-locked memory of each connection through which bytes go out, and as much again through which they come in, in
     /// bytes: whole slots of [`SLOT`](Self::SLOT), at least two. 8 slots at first.
     pub staging: usize,
+    /// What carries the bytes. Sockets at first. Both sides need the same.
+    pub engine: Engine,
+}
+
+/// What carries the bytes between two hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// TCP sockets of the system. Nothing has to be installed.
+    #[default]
+    Sockets,
+    /// UCX, for the networks of clusters, on one interface of this host (`eth0`, `mlx5_0:1`). `libucp.so.0` is loaded at run time:
+    /// CUDA_MEM_LIBUCP, the system's, or that of `pip install libucx-cu13`.
+    ///
+    /// **Whoever reaches the port owns the process.** Over TCP, UCX writes and reads any address of this process that a peer
+    /// names, before anybody has proved a key. So all that reaches the interface must be trusted. What this crate sends is sealed
+    /// over UCX too.
+    ///
+    /// UCX rewrites the begin of the system's `mmap` and its like in this process, unless `UCX_MEM_EVENTS=n` is in the
+    /// environment at the start. Its module for CUDA is switched off, so it makes no driver call. Peers need the same release.
+    UcxTrustedNetwork {
+        /// The interface.
+        interface: String,
+    },
 }
 
 impl RemoteOptions {
@@ -23,6 +47,11 @@ impl RemoteOptions {
 
 impl Default for RemoteOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), silence: Duration::from_secs(5), staging: 8 * Self::SLOT }
+        Self {
+            deadline: Duration::from_secs(10),
+            silence: Duration::from_secs(5),
+            staging: 8 * Self::SLOT,
+            engine: Engine::default(),
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! A program's side of its connections.
 
 use crate::engine::handshake::{Failed, PROTOCOL};
-use crate::engine::sockets;
+use crate::engine::ucx::Ucx;
+use crate::engine::{self, sockets};
 use crate::memory::Memory;
 use crate::shelf::Shelf;
 use crate::staging::SLOT;
-use crate::{Error, Key, Listener, Offer, Peer, RemoteOptions, Result, Rights};
+use crate::{Engine, Error, Key, Listener, Offer, Peer, RemoteOptions, Result, Rights};
 use core::time::Duration;
 use cuda_mem::memory::Kind;
 use cuda_mem::{Context, SharedBuffer};
@@ -25,6 +26,8 @@ pub(crate) struct Inner {
     pub options: RemoteOptions,
     pub key: Key,
     pub shelf: Arc<Shelf>,
+    /// UCX, if it is the engine.
+    pub ucx: Option<Ucx>,
     /// The staging belongs to it.
     pub context: Context,
     process: u32,
@@ -53,7 +56,8 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// A time of the options is out of bounds; the system has no random numbers.
+    /// A time of the options is out of bounds; the system has no random numbers; the engine's library cannot be loaded
+    /// ([`Error::NoEngine`]) or refuses ([`Error::Ucx`]).
     pub fn new(context: &Context, key: &Key, options: &RemoteOptions) -> Result<Self> {
         let (day, silence) = (Duration::from_secs(24 * 3600), options.silence);
         if options.deadline > day {
@@ -67,6 +71,10 @@ impl Remote {
             options: options.clone(),
             key: key.clone(),
             shelf: Arc::new(Shelf::new()?),
+            ucx: match &options.engine {
+                Engine::Sockets => None,
+                Engine::UcxTrustedNetwork { interface } => Some(Ucx::new(interface)?),
+            },
             context: context.clone(),
             process: std::process::id(),
         };
@@ -97,7 +105,11 @@ impl Remote {
             // Each address gets its part of the time that is left.
             let left = until.saturating_duration_since(Instant::now());
             let until = Instant::now() + left / (addresses.len() - tried) as u32;
-            match sockets::connect(address, &self.inner.key, until) {
+            let pipe = match &self.inner.ucx {
+                None => sockets::connect(address, until),
+                Some(ucx) => ucx.connect(address, until),
+            };
+            match pipe.and_then(|pipe| engine::connection(pipe, &self.inner.key, true, until)) {
                 Ok(connection) => return Peer::new(&self.inner, connection),
                 Err(failed) => last = Some(failed.error(CALL, address, &self.inner)),
             }

@@ -1,19 +1,18 @@
 //! The begin of a connection: releases are compared, and both sides prove that they have the key, by the Noise protocol.
 
-use super::sockets::MAX_SEALED;
+use super::{MAX_SEALED, Pipe};
 use crate::Key;
 use crate::error::Cause;
 use snow::{Builder, StatelessTransportState};
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::io;
+use std::time::Instant;
 
 /// A key known to both and keys that each side makes anew: who learns the key later cannot read what was sent before.
-const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
+pub(super) const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 /// What each side sends first, with the release of the protocol.
 const GREETING: &[u8; 14] = b"cuda-mem-remot";
 pub(crate) const PROTOCOL: u16 = 1;
-/// The most bytes of a message of the handshake.
+/// The most bytes of a message of the handshake. Programs of other kinds begin by what looks longer.
 const MAX_HANDSHAKE: usize = 256;
 
 /// Why there is no connection.
@@ -26,12 +25,12 @@ pub(crate) enum Failed {
     Release(Option<u16>),
     /// The other side has another key.
     Key,
-    /// The connection ended after the handshake.
+    /// The connection ended.
     Broken(Cause),
 }
 
 pub(super) fn run(
-    stream: &TcpStream,
+    pipe: &mut Pipe,
     key: &Key,
     initiator: bool,
     until: Instant,
@@ -39,77 +38,44 @@ pub(super) fn run(
     let mut greeting = [0; 16];
     greeting[..14].copy_from_slice(GREETING);
     greeting[14..].copy_from_slice(&PROTOCOL.to_le_bytes());
-    write(stream, &greeting, until)?;
-    let mut theirs = [0; 16];
-    // Whoever leaves before its greeting says nothing of a key.
-    read(stream, &mut theirs, until).map_err(|failed| match failed {
-        Failed::Key => Failed::Broken(Cause::Closed),
+    pipe.sender.send(&greeting).map_err(Failed::Broken)?;
+    let theirs = receive(pipe, until).map_err(|failed| match failed {
+        Failed::Broken(Cause::Protocol(_)) => Failed::Release(None),
         other => other,
     })?;
-    if theirs != greeting {
-        let known = theirs[..14] == *GREETING;
-        return Err(Failed::Release(known.then(|| u16::from_le_bytes([theirs[14], theirs[15]]))));
+    match theirs.strip_prefix(GREETING) {
+        Some(&[low, high]) if u16::from_le_bytes([low, high]) == PROTOCOL => {}
+        Some(&[low, high]) => return Err(Failed::Release(Some(u16::from_le_bytes([low, high])))),
+        _ => return Err(Failed::Release(None)),
     }
 
     let refused = |_: snow::Error| Failed::Key;
     let pattern = PATTERN.parse().map_err(refused)?;
     let builder = Builder::new(pattern).prologue(&greeting).and_then(|it| it.psk(0, key.bytes())).map_err(refused)?;
     let mut noise = if initiator { builder.build_initiator() } else { builder.build_responder() }.map_err(refused)?;
-    let mut buffer = [0; MAX_SEALED];
+    let mut buffer = vec![0; MAX_SEALED];
     while !noise.is_handshake_finished() {
         if noise.is_my_turn() {
             let size = noise.write_message(&[], &mut buffer).map_err(refused)?;
-            write(stream, &u16::try_from(size).map_err(|_| Failed::Key)?.to_be_bytes(), until)?;
-            write(stream, &buffer[..size], until)?;
+            pipe.sender.send(&buffer[..size]).map_err(Failed::Broken)?;
         } else {
-            let mut length = [0; 2];
-            read(stream, &mut length, until)?;
-            let mut message = [0; MAX_HANDSHAKE];
-            let message = message.get_mut(..usize::from(u16::from_be_bytes(length))).ok_or(Failed::Key)?;
-            read(stream, message, until)?;
-            noise.read_message(message, &mut buffer).map_err(refused)?;
+            let message = receive(pipe, until).map_err(|failed| match failed {
+                // A peer with another key closes the connection.
+                Failed::Broken(Cause::Closed) => Failed::Key,
+                other => other,
+            })?;
+            noise.read_message(&message, &mut buffer).map_err(refused)?;
         }
     }
     noise.into_stateless_transport_mode().map_err(refused)
 }
 
-/// The time that is left. A socket takes no limit of zero.
-fn left(until: Instant) -> Result<Duration, Failed> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Failed::Silent) } else { Ok(left) }
-}
-
-fn read(mut stream: &TcpStream, bytes: &mut [u8], until: Instant) -> Result<(), Failed> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        stream.set_read_timeout(Some(left(until)?)).map_err(Failed::Io)?;
-        match stream.read(&mut bytes[filled..]) {
-            // A peer with another key closes the connection.
-            Ok(0) => return Err(Failed::Key),
-            Ok(more) => filled += more,
-            Err(error) => retry(error)?,
+fn receive(pipe: &mut Pipe, until: Instant) -> Result<Vec<u8>, Failed> {
+    loop {
+        match pipe.receiver.receive(MAX_HANDSHAKE).map_err(Failed::Broken)? {
+            Some(message) => return Ok(message.to_vec()),
+            None if Instant::now() >= until => return Err(Failed::Silent),
+            None => {}
         }
-    }
-    Ok(())
-}
-
-fn write(mut stream: &TcpStream, bytes: &[u8], until: Instant) -> Result<(), Failed> {
-    let mut written = 0;
-    while written < bytes.len() {
-        stream.set_write_timeout(Some(left(until)?)).map_err(Failed::Io)?;
-        match stream.write(&bytes[written..]) {
-            Ok(more) => written += more,
-            Err(error) => retry(error)?,
-        }
-    }
-    stream.set_write_timeout(None).map_err(Failed::Io)
-}
-
-fn retry(error: io::Error) -> Result<(), Failed> {
-    match error.kind() {
-        io::ErrorKind::Interrupted => Ok(()),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Err(Failed::Silent),
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Err(Failed::Key),
-        _ => Err(Failed::Io(error)),
     }
 }

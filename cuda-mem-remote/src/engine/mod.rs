@@ -1,34 +1,48 @@
-//! What carries messages between two hosts. Peers use an engine by these traits alone.
+//! What carries bytes between two hosts. An engine makes pipes; on each of them, both sides prove that they have the key, and
+//! every message is sealed.
 
 pub(crate) mod handshake;
+mod sealed;
 pub(crate) mod sockets;
+pub(crate) mod ucx;
+
+pub(crate) use sealed::{Opening, Sealing, connection};
 
 use crate::error::Cause;
-use crate::wire::Message;
 use core::fmt::Debug;
+use core::time::Duration;
 use std::net::SocketAddr;
 
-/// A connection, in three parts for three threads.
-pub(crate) struct Connection {
+/// A way for messages of up to [`MAX_SEALED`] bytes to another host and back, in three parts for three threads.
+pub(crate) struct Pipe {
     /// The other host.
     pub address: SocketAddr,
     pub sender: Box<dyn Sender>,
     pub receiver: Box<dyn Receiver>,
     pub closer: Box<dyn Closer>,
-    /// The name of the engine and of the protection, for the program.
-    pub engine: &'static str,
+    /// The name of the engine, for the program.
+    pub engine: String,
+}
+
+/// A pipe whose messages are sealed.
+pub(crate) struct Connection {
+    pub address: SocketAddr,
+    pub sender: Sealing,
+    pub receiver: Opening,
+    pub closer: Box<dyn Closer>,
+    pub engine: String,
 }
 
 /// Sends messages in order.
 pub(crate) trait Sender: Send {
-    /// Sends a message. Waits while the connection is full.
-    fn send(&mut self, message: &Message<'_>) -> Result<(), Cause>;
+    /// Sends a message. Waits while the way is full.
+    fn send(&mut self, message: &[u8]) -> Result<(), Cause>;
 }
 
-/// Receives messages in order. None comes twice, changed or in part.
+/// Receives messages in order.
 pub(crate) trait Receiver: Send {
-    /// The next message, which the next call overwrites. `None`: nothing came for [`LOOK`].
-    fn receive(&mut self) -> Result<Option<Message<'_>>, Cause>;
+    /// The next message, of at most so many bytes. `None`: none came for [`LOOK`].
+    fn receive(&mut self, most: usize) -> Result<Option<&[u8]>, Cause>;
 }
 
 /// Ends a connection from any thread.
@@ -39,5 +53,8 @@ pub(crate) trait Closer: Send + Sync + Debug {
     fn close(&self);
 }
 
-/// How long a receiver waits for a byte before its caller looks at its clocks.
-pub(crate) const LOOK: core::time::Duration = core::time::Duration::from_millis(100);
+/// How long a receiver waits for a message before its caller looks at its clocks.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// The most bytes of a message of Noise, with the tag that proves it.
+pub(crate) const MAX_SEALED: usize = 65_535;

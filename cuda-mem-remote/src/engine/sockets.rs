@@ -1,92 +1,57 @@
-//! TCP sockets of the standard library. Each message is one message of the Noise protocol, behind its length in two bytes.
+//! TCP sockets of the standard library. Each message comes behind its length in two bytes.
 
-use super::handshake::{self, Failed};
-use super::{Closer, Connection, LOOK, Receiver, Sender};
-use crate::Key;
+use super::handshake::Failed;
+use super::{Closer, LOOK, MAX_SEALED, Pipe, Receiver, Sender};
 use crate::error::Cause;
-use crate::wire::{MAX_MESSAGE, Message};
-use snow::StatelessTransportState;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Instant;
 
-/// The most bytes of a message of Noise, with the tag that proves it.
-pub(super) const MAX_SEALED: usize = 65_535;
-const TAG: usize = 16;
-const _: () = assert!(MAX_MESSAGE + TAG <= MAX_SEALED);
+/// Connects to an address.
+pub(crate) fn connect(address: SocketAddr, until: Instant) -> Result<Pipe, Failed> {
+    let limit = until.saturating_duration_since(Instant::now());
+    if limit.is_zero() {
+        return Err(Failed::Silent);
+    }
+    pipe(TcpStream::connect_timeout(&address, limit).map_err(Failed::Io)?)
+}
 
-/// Makes a connection of a connected socket: both sides prove that they have the key.
-pub(crate) fn connection(stream: TcpStream, key: &Key, initiator: bool, until: Instant) -> Result<Connection, Failed> {
-    let address = stream.peer_addr().map_err(Failed::Io)?;
-    // A message is written at once, and whole.
-    stream.set_nodelay(true).map_err(Failed::Io)?;
-    let noise = Arc::new(handshake::run(&stream, key, initiator, until)?);
-    stream.set_read_timeout(Some(LOOK)).map_err(Failed::Io)?;
-    let clone = || stream.try_clone().map_err(Failed::Io);
-    let mut connection = Connection {
-        address,
-        sender: Box::new(Sealing {
-            stream: clone()?,
-            noise: noise.clone(),
-            number: 0,
-            plain: Vec::new(),
-            sealed: vec![0; 2 + MAX_SEALED],
-        }),
-        receiver: Box::new(Opening { noise, number: 0, sealed: Incoming::new(clone()?), plain: vec![0; MAX_SEALED] }),
-        closer: Box::new(Socket(stream)),
-        engine: "TCP sockets, sealed by Noise_NNpsk0_25519_AESGCM_SHA256",
+/// A pipe of a connected socket.
+pub(crate) fn pipe(stream: TcpStream) -> Result<Pipe, Failed> {
+    let made = || -> io::Result<Pipe> {
+        // A message is written at once, and whole.
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        Ok(Pipe {
+            address: stream.peer_addr()?,
+            sender: Box::new(Outgoing(stream.try_clone()?)),
+            receiver: Box::new(Incoming::new(stream.try_clone()?)),
+            closer: Box::new(Socket(stream)),
+            engine: "TCP sockets".to_owned(),
+        })
     };
-    // Whoever replays the first message of another's handshake cannot make this one.
-    connection.sender.send(&Message::Heartbeat).map_err(Failed::Broken)?;
-    while connection.receiver.receive().map_err(Failed::Broken)?.is_none() {
-        if Instant::now() >= until {
-            return Err(Failed::Silent);
+    made().map_err(Failed::Io)
+}
+
+struct Outgoing(TcpStream);
+
+impl Sender for Outgoing {
+    fn send(&mut self, message: &[u8]) -> Result<(), Cause> {
+        let length = u16::try_from(message.len()).map_err(|_| Cause::Protection)?.to_be_bytes();
+        let mut parts = &mut [IoSlice::new(&length), IoSlice::new(message)][..];
+        while !parts.is_empty() {
+            match self.0.write_vectored(parts) {
+                Ok(0) => return Err(Cause::Closed),
+                Ok(size) => IoSlice::advance_slices(&mut parts, size),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Cause::of(&error)),
+            }
         }
-    }
-    Ok(connection)
-}
-
-struct Sealing {
-    stream: TcpStream,
-    noise: Arc<StatelessTransportState>,
-    /// The number of the next message. The other side expects it.
-    number: u64,
-    plain: Vec<u8>,
-    sealed: Vec<u8>,
-}
-
-impl Sender for Sealing {
-    fn send(&mut self, message: &Message<'_>) -> Result<(), Cause> {
-        self.plain.clear();
-        let bytes = message.encode(&mut self.plain);
-        self.plain.extend_from_slice(bytes);
-        let size =
-            self.noise.write_message(self.number, &self.plain, &mut self.sealed[2..]).map_err(|_| Cause::Protection)?;
-        self.number += 1;
-        let length = u16::try_from(size).map_err(|_| Cause::Protection)?;
-        self.sealed[..2].copy_from_slice(&length.to_be_bytes());
-        self.stream.write_all(&self.sealed[..2 + size]).map_err(|error| Cause::of(&error))
+        Ok(())
     }
 }
 
-struct Opening {
-    noise: Arc<StatelessTransportState>,
-    number: u64,
-    sealed: Incoming,
-    plain: Vec<u8>,
-}
-
-impl Receiver for Opening {
-    fn receive(&mut self) -> Result<Option<Message<'_>>, Cause> {
-        let Some(sealed) = self.sealed.next()? else { return Ok(None) };
-        let size = self.noise.read_message(self.number, sealed, &mut self.plain).map_err(|_| Cause::Protection)?;
-        self.number += 1;
-        Message::decode(&self.plain[..size]).map(Some).map_err(|_| Cause::Protocol("a message has no known form"))
-    }
-}
-
-/// The sealed messages that come from a socket.
+/// The messages that come from a socket.
 struct Incoming {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -100,23 +65,30 @@ impl Incoming {
         Self { stream, bytes: vec![0; 4 * (2 + MAX_SEALED)], begin: 0, end: 0 }
     }
 
-    /// The next message, once all of it is here.
-    fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
-        let begin = Instant::now();
+    fn size_of_first(&self) -> Option<usize> {
+        let length = self.bytes[self.begin..self.end].first_chunk()?;
+        Some(usize::from(u16::from_be_bytes(*length)))
+    }
+}
+
+impl Receiver for Incoming {
+    fn receive(&mut self, most: usize) -> Result<Option<&[u8]>, Cause> {
+        let since = Instant::now();
         loop {
             if let Some(size) = self.size_of_first() {
+                if size > most {
+                    return Err(Cause::Protocol("a message is too long"));
+                }
                 let begin = self.begin + 2;
-                self.begin = begin + size;
-                return Ok(Some(&self.bytes[begin..begin + size]));
+                if self.end - begin >= size {
+                    self.begin = begin + size;
+                    return Ok(Some(&self.bytes[begin..begin + size]));
+                }
             }
             // Room for one more message.
             if self.bytes.len() - self.begin < 2 + MAX_SEALED {
                 self.bytes.copy_within(self.begin..self.end, 0);
                 (self.begin, self.end) = (0, self.end - self.begin);
-            }
-            // One byte at a time would keep the caller from its clocks.
-            if begin.elapsed() >= LOOK {
-                return Ok(None);
             }
             match self.stream.read(&mut self.bytes[self.end..]) {
                 Ok(0) => return Err(Cause::Closed),
@@ -127,13 +99,11 @@ impl Incoming {
                 }
                 Err(error) => return Err(Cause::of(&error)),
             }
+            // One byte at a time would keep the caller from its clocks.
+            if since.elapsed() >= LOOK && self.size_of_first().is_none_or(|size| self.end - self.begin < 2 + size) {
+                return Ok(None);
+            }
         }
-    }
-
-    fn size_of_first(&self) -> Option<usize> {
-        let (length, behind) = self.bytes[self.begin..self.end].split_first_chunk()?;
-        let size = usize::from(u16::from_be_bytes(*length));
-        (behind.len() >= size).then_some(size)
     }
 }
 
@@ -142,21 +112,11 @@ struct Socket(TcpStream);
 
 impl Closer for Socket {
     fn finish(&self) {
+        // An error says that it is closed already.
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
     fn close(&self) {
-        // An error says that it is closed already.
         let _ = self.0.shutdown(Shutdown::Both);
     }
-}
-
-/// Connects to an address.
-pub(crate) fn connect(address: SocketAddr, key: &Key, until: Instant) -> Result<Connection, Failed> {
-    let limit = until.saturating_duration_since(Instant::now());
-    if limit.is_zero() {
-        return Err(Failed::Silent);
-    }
-    let stream = TcpStream::connect_timeout(&address, limit).map_err(Failed::Io)?;
-    connection(stream, key, true, until)
 }

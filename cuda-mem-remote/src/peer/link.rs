@@ -113,7 +113,7 @@ pub(super) struct State {
 pub(crate) struct Link {
     pub remote: Arc<Inner>,
     pub address: SocketAddr,
-    pub engine: &'static str,
+    pub engine: String,
     /// What goes out, and what comes in.
     pub outgoing: Staging,
     pub incoming: Staging,
@@ -229,10 +229,14 @@ impl Link {
         self.send(Outgoing::End);
     }
 
-    /// The program has closed the connection, and all is sent. The reader goes on until the peer has read that, because the
-    /// system would throw away what is on its way if bytes came for a closed socket.
-    pub fn half_close(&self) {
+    /// The program closes the connection.
+    pub fn begin_close(&self) {
         self.give_up(Cause::ClosedHere);
+    }
+
+    /// All is sent. The reader goes on until the peer has read that, because the system would throw away what is on its way if
+    /// bytes came for a closed socket.
+    pub fn half_close(&self) {
         self.closer.finish();
     }
 

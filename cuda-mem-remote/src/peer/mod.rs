@@ -63,7 +63,11 @@ impl Peer {
     /// What carries the bytes: the engine, its protection, and the way for each kind of memory.
     pub fn transport(&self) -> Transport {
         let link = &self.handle.link;
-        Transport { engine: link.engine, address: link.address, staging: link.remote.slots() * crate::staging::SLOT }
+        Transport {
+            engine: link.engine.clone(),
+            address: link.address,
+            staging: link.remote.slots() * crate::staging::SLOT,
+        }
     }
 
     /// Begins a sequence of frames of a name, each of `size` bytes. The other side receives them by
@@ -149,7 +153,7 @@ impl fmt::Debug for Handle {
 #[non_exhaustive]
 pub struct Transport {
     /// The engine and its protection.
-    pub engine: &'static str,
+    pub engine: String,
     /// The other side.
     pub address: SocketAddr,
     /// The page-locked memory in each direction, in bytes. All memory goes through it, except frames that arrive: their bytes

@@ -7,7 +7,7 @@ use super::link::{Link, Request};
 use super::server::Job;
 use super::state::Tell;
 use crate::Error;
-use crate::engine::{LOOK, Receiver};
+use crate::engine::{LOOK, Opening};
 use crate::error::Cause;
 use crate::wire::{Message, Refusal, Rights, TicketError};
 use core::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ struct Reader<'a> {
     written: HashMap<u64, Arrival>,
 }
 
-pub(super) fn run(link: &Arc<Link>, mut receiver: Box<dyn Receiver>, jobs: Sender<Job>, lander: Sender<Landing>) {
+pub(super) fn run(link: &Arc<Link>, mut receiver: Opening, jobs: Sender<Job>, lander: Sender<Landing>) {
     let mut reader = Reader {
         link,
         jobs,

@@ -3,7 +3,7 @@
 use super::HEARTBEAT;
 use super::link::{Link, Outgoing, Piece, Way};
 use crate::Error;
-use crate::engine::Sender;
+use crate::engine::Sealing;
 use crate::error::Cause;
 use crate::staging::Slot;
 use crate::wire::{MAX_BYTES, Message, Refusal, Rights};
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 pub(super) struct Writer {
     link: Arc<Link>,
-    sender: Box<dyn Sender>,
+    sender: Sealing,
     queue: Receiver<Outgoing>,
     /// What is not sent yet, in order.
     pieces: Vec<Piece>,
@@ -41,7 +41,7 @@ fn nap(age: Duration) -> Duration {
 }
 
 impl Writer {
-    pub fn new(link: Arc<Link>, sender: Box<dyn Sender>, queue: Receiver<Outgoing>) -> Self {
+    pub fn new(link: Arc<Link>, sender: Sealing, queue: Receiver<Outgoing>) -> Self {
         Self { link, sender, queue, pieces: Vec::new(), failed: HashSet::new(), closes: false }
     }
 
@@ -75,6 +75,8 @@ impl Writer {
                 }
             }
             if self.closes && self.pieces.is_empty() {
+                // First the cause: the peer answers at once.
+                self.link.begin_close();
                 self.sender.send(&Message::Bye)?;
                 self.link.half_close();
                 return Ok(());

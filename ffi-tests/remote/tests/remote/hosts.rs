@@ -2,7 +2,7 @@
 
 use cuda_mem::memory::ResourceHandle;
 use cuda_mem::{Buffer, Context, SharedBuffer, Stream};
-use cuda_mem_remote::{Key, Listener, Peer, Remote, RemoteOptions};
+use cuda_mem_remote::{Engine, Key, Listener, Peer, Remote, RemoteOptions};
 use std::time::Duration;
 use testkit::suite::Outcome;
 
@@ -17,11 +17,19 @@ pub struct Hosts {
     pub other: Peer,
 }
 
+/// Whether the tests run over UCX: REMOTE_ENGINE=ucx.
+pub fn is_ucx() -> bool {
+    std::env::var("REMOTE_ENGINE").is_ok_and(|engine| engine == "ucx")
+}
+
 /// Short time limits, so that tests of them are short.
 pub fn options() -> RemoteOptions {
     let mut options = RemoteOptions::default();
     (options.deadline, options.silence) = (Duration::from_secs(2), Duration::from_secs(3));
     options.staging = 3 * RemoteOptions::SLOT;
+    if is_ucx() {
+        options.engine = Engine::UcxTrustedNetwork { interface: "lo".to_owned() };
+    }
     options
 }
 

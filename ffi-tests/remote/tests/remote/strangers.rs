@@ -36,7 +36,7 @@ fn a_program_of_another_kind_is_named_as_such() -> Outcome {
         // It is there: a web server, and a later release.
         for (answer, expected) in [
             (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "is no cuda-mem-remote"),
-            (b"cuda-mem-remot\x02\x00", "protocol 2"),
+            (b"\x00\x10cuda-mem-remot\x02\x00", "protocol 2"),
         ] {
             let server = TcpListener::bind("127.0.0.1:0")?;
             let address = server.local_addr()?;

@@ -1,0 +1,505 @@
+//! The calls of UCX: a thin shell around its context, workers, endpoints and listeners. One thread uses them all.
+
+use crate::{Error, Result};
+use core::cell::{Cell, RefCell};
+use core::ffi::{CStr, c_void};
+use core::ptr;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::fd::{BorrowedFd, RawFd};
+use std::ffi::CString;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use ucx_sys::{
+    Mask, UCS_PTR_STATUS, Ucp, ucp_am_handler_param, ucp_am_handler_param_field as Handler,
+    ucp_am_recv_attr_t as Received, ucp_am_recv_param_t, ucp_config_t, ucp_conn_request_attr,
+    ucp_conn_request_attr_field as Request, ucp_conn_request_h, ucp_context_h, ucp_ep_close_flags_t, ucp_ep_h,
+    ucp_ep_params, ucp_ep_params_field as Field, ucp_ep_params_flags_field, ucp_err_handler_t, ucp_err_handling_mode_t,
+    ucp_feature, ucp_listener_attr, ucp_listener_attr_field, ucp_listener_conn_handler_t, ucp_listener_h,
+    ucp_listener_params, ucp_listener_params_field as Listen, ucp_op_attr_t as Op, ucp_params,
+    ucp_params_field as Params, ucp_request_param_t, ucp_send_am_flags, ucp_worker_h, ucp_worker_params,
+    ucp_worker_params_field, ucs_memory_type, ucs_sock_addr_t, ucs_status_ptr_t, ucs_status_t, ucs_thread_mode_t,
+};
+
+/// The number of this crate's active messages.
+const MESSAGE: u32 = 1;
+
+/// The loaded library.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Library(&'static Ucp);
+
+impl Library {
+    pub fn load() -> Result<Self> {
+        Ok(Self(Ucp::load()?))
+    }
+
+    pub fn release(self) -> String {
+        self.0.provider().version.map_or_else(|| "of an unknown release".to_owned(), |release| release.to_string())
+    }
+
+    /// A context whose messages use one interface.
+    pub fn context(self, interface: &str) -> Result<Context> {
+        let ucp = self.0;
+        let interface =
+            CString::new(interface).map_err(|_| failed("ucp_config_modify", "the interface has a null byte"))?;
+        // SAFETY: the names and values are C strings; the parameters say which of their fields are set; the configuration is
+        // released once.
+        unsafe {
+            // CUDA's module would set flags of the program's contexts, and call the driver for each address. The others make a
+            // thread, and guesses. A library that was loaded before may refuse: then its settings hold.
+            for (name, value) in [(c"MODULES", c"^cuda"), (c"MEMTYPE_CACHE", c"n"), (c"VFS_ENABLE", c"n")] {
+                let _ = ucp.ucs_global_opts_set_value(name.as_ptr(), value.as_ptr());
+            }
+            let mut config: *mut ucp_config_t = ptr::null_mut();
+            check(ucp, "ucp_config_read", ucp.ucp_config_read(ptr::null(), ptr::null(), &mut config))?;
+            let named = ucp.ucp_config_modify(config, c"NET_DEVICES".as_ptr(), interface.as_ptr());
+            let named = check(ucp, "ucp_config_modify(NET_DEVICES)", named);
+            let params = ucp_params {
+                field_mask: bits(ucp, Params::UCP_PARAM_FIELD_FEATURES)?,
+                features: bits(ucp, ucp_feature::UCP_FEATURE_AM | ucp_feature::UCP_FEATURE_WAKEUP)?,
+                ..Default::default()
+            };
+            let mut context = ptr::null_mut();
+            let (major, minor) = (Ucp::OLDEST.major(), Ucp::OLDEST.minor());
+            let made = named.and_then(|()| {
+                check(ucp, "ucp_init_version", ucp.ucp_init_version(major, minor, &params, config, &mut context))
+            });
+            let _ = ucp.ucp_config_release(config);
+            made.map(|()| Context { ucp, context })
+        }
+    }
+}
+
+/// A context of UCX.
+#[derive(Debug)]
+pub(super) struct Context {
+    ucp: &'static Ucp,
+    context: ucp_context_h,
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: all workers borrow the context, so they have ended.
+        let _ = unsafe { self.ucp.ucp_cleanup(self.context) };
+    }
+}
+
+/// A worker, with its event.
+struct Worker<'a> {
+    context: &'a Context,
+    worker: ucp_worker_h,
+    event: RawFd,
+}
+
+impl<'a> Worker<'a> {
+    fn new(context: &'a Context) -> Result<Self> {
+        let ucp = context.ucp;
+        let params = ucp_worker_params {
+            field_mask: bits(ucp, ucp_worker_params_field::UCP_WORKER_PARAM_FIELD_THREAD_MODE)?,
+            thread_mode: ucs_thread_mode_t::UCS_THREAD_MODE_SINGLE,
+            ..Default::default()
+        };
+        let mut made = Self { context, worker: ptr::null_mut(), event: -1 };
+        // SAFETY: the context is alive, and the places are writable.
+        unsafe {
+            check(ucp, "ucp_worker_create", ucp.ucp_worker_create(context.context, &params, &mut made.worker))?;
+            check(ucp, "ucp_worker_get_efd", ucp.ucp_worker_get_efd(made.worker, &mut made.event))?;
+        }
+        Ok(made)
+    }
+
+    fn progress(&self) -> bool {
+        // SAFETY: the worker is alive, and this is its thread.
+        unsafe { self.context.ucp.ucp_worker_progress(self.worker) }.is_ok_and(|count| count > 0)
+    }
+
+    /// Prepares a wait for the event. `false`: something has happened already.
+    fn arm(&self) -> bool {
+        // SAFETY: as above.
+        let armed = unsafe { self.context.ucp.ucp_worker_arm(self.worker) };
+        armed.is_ok_and(|status| status == ucs_status_t::UCS_OK)
+    }
+
+    fn event(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor belongs to the worker, which lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.event) }
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if !self.worker.is_null() {
+            // SAFETY: its endpoints and listeners have ended: their owners drop them first.
+            let _ = unsafe { self.context.ucp.ucp_worker_destroy(self.worker) };
+        }
+    }
+}
+
+/// What the callbacks of an endpoint reach.
+struct Inbox {
+    messages: Sender<Vec<u8>>,
+    is_broken: Cell<bool>,
+}
+
+/// An endpoint with a worker of its own.
+pub(super) struct Endpoint<'a> {
+    endpoint: ucp_ep_h,
+    /// Messages that UCX sends, each with its request.
+    sending: Vec<(ucs_status_ptr_t, Vec<u8>)>,
+    /// Messages that were sent at once.
+    sent: usize,
+    /// Ends before the inbox, which its callbacks use.
+    worker: Worker<'a>,
+    inbox: Box<Inbox>,
+    most: usize,
+}
+
+impl<'a> Endpoint<'a> {
+    /// Begins to connect. An error of the connection breaks the endpoint.
+    pub fn connect(context: &'a Context, address: SocketAddr, most: usize) -> Result<(Self, Receiver<Vec<u8>>)> {
+        let address = Address::new(address);
+        let mut params = ucp_ep_params {
+            flags: ucp_ep_params_flags_field::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER.0,
+            sockaddr: address.as_ucs(),
+            ..Default::default()
+        };
+        Self::new(context, &mut params, Field::UCP_EP_PARAM_FIELD_FLAGS | Field::UCP_EP_PARAM_FIELD_SOCK_ADDR, most)
+    }
+
+    /// The endpoint of a peer that has connected, and its address.
+    pub fn accept(
+        context: &'a Context,
+        request: ucp_conn_request_h,
+        most: usize,
+    ) -> Result<(Self, Receiver<Vec<u8>>, SocketAddr)> {
+        let ucp = context.ucp;
+        let mut about = ucp_conn_request_attr {
+            field_mask: bits(ucp, Request::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR)?,
+            ..Default::default()
+        };
+        // SAFETY: the request is UCX's and not used yet.
+        let asked = unsafe { ucp.ucp_conn_request_query(request, &mut about) };
+        check(ucp, "ucp_conn_request_query", asked)?;
+        // SAFETY: UCX has filled the address.
+        let address = unsafe { address_of((&raw const about.client_address).cast()) };
+        let mut params = ucp_ep_params { conn_request: request, ..Default::default() };
+        let (endpoint, messages) = Self::new(context, &mut params, Field::UCP_EP_PARAM_FIELD_CONN_REQUEST, most)?;
+        Ok((endpoint, messages, address))
+    }
+
+    fn new(
+        context: &'a Context,
+        params: &mut ucp_ep_params,
+        fields: Field,
+        most: usize,
+    ) -> Result<(Self, Receiver<Vec<u8>>)> {
+        let ucp = context.ucp;
+        let worker = Worker::new(context)?;
+        let (messages, received) = bounded(most);
+        let inbox = Box::new(Inbox { messages, is_broken: Cell::new(false) });
+        let argument = (&raw const *inbox).cast_mut().cast::<c_void>();
+        let handler = ucp_am_handler_param {
+            field_mask: bits(
+                ucp,
+                Handler::UCP_AM_HANDLER_PARAM_FIELD_ID
+                    | Handler::UCP_AM_HANDLER_PARAM_FIELD_CB
+                    | Handler::UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            )?,
+            id: MESSAGE,
+            cb: Some(on_message),
+            arg: argument,
+            ..Default::default()
+        };
+        let fields = fields | Field::UCP_EP_PARAM_FIELD_ERR_HANDLER | Field::UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        params.field_mask = bits(ucp, fields)?;
+        params.err_mode = ucp_err_handling_mode_t::UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler = ucp_err_handler_t { cb: Some(on_error), arg: argument };
+        let mut endpoint = ptr::null_mut();
+        // SAFETY: the inbox lives on the heap until the worker has ended; the parameters say which of their fields are set, and
+        // the address that they may name is alive.
+        unsafe {
+            let set = ucp.ucp_worker_set_am_recv_handler(worker.worker, &handler);
+            check(ucp, "ucp_worker_set_am_recv_handler", set)?;
+            check(ucp, "ucp_ep_create", ucp.ucp_ep_create(worker.worker, params, &mut endpoint))?;
+        }
+        Ok((Self { endpoint, sending: Vec::new(), sent: 0, worker, inbox, most }, received))
+    }
+
+    /// Whether the connection's reader has room for more.
+    pub fn has_room(&self) -> bool {
+        // One call of UCX may give several messages: half of the queue is for them.
+        self.inbox.messages.len() < self.most / 2
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.inbox.is_broken.get()
+    }
+
+    pub fn progress(&self) -> bool {
+        self.worker.progress()
+    }
+
+    pub fn arm(&self) -> bool {
+        self.worker.arm()
+    }
+
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.worker.event()
+    }
+
+    pub fn send(&mut self, message: Vec<u8>) {
+        let flags = Op::UCP_OP_ATTR_FIELD_FLAGS | Op::UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+        let params = ucp_request_param_t {
+            op_attr_mask: flags.0,
+            // In the order of the calls: by the other way, UCX would ask the receiver first.
+            flags: ucp_send_am_flags::UCP_AM_SEND_FLAG_EAGER.0,
+            memory_type: ucs_memory_type::UCS_MEMORY_TYPE_HOST,
+            ..Default::default()
+        };
+        // SAFETY: the message stays where it is until its request is done.
+        let request = unsafe {
+            let ucp = self.worker.context.ucp;
+            ucp.ucp_am_send_nbx(self.endpoint, MESSAGE, ptr::null(), 0, message.as_ptr().cast(), message.len(), &params)
+        };
+        match request.map(|request| (request, UCS_PTR_STATUS(request))) {
+            Ok((_, ucs_status_t::UCS_OK)) => self.sent += 1,
+            Ok((request, ucs_status_t::UCS_INPROGRESS)) => self.sending.push((request, message)),
+            _ => self.inbox.is_broken.set(true),
+        }
+    }
+
+    /// How many messages were sent since the last call.
+    pub fn take_sent(&mut self) -> usize {
+        let ucp = self.worker.context.ucp;
+        let (is_broken, sent) = (&self.inbox.is_broken, &mut self.sent);
+        self.sending.retain(|(request, _)| {
+            // SAFETY: the request is UCX's, and freed once, here.
+            let status = unsafe { ucp.ucp_request_check_status(*request) }.unwrap_or(ucs_status_t::UCS_ERR_IO_ERROR);
+            if status == ucs_status_t::UCS_INPROGRESS {
+                return true;
+            }
+            is_broken.set(is_broken.get() || status != ucs_status_t::UCS_OK);
+            *sent += 1;
+            // SAFETY: as above.
+            let _ = unsafe { ucp.ucp_request_free(*request) };
+            false
+        });
+        core::mem::take(&mut self.sent)
+    }
+}
+
+impl Drop for Endpoint<'_> {
+    fn drop(&mut self) {
+        let ucp = self.worker.context.ucp;
+        let params = ucp_request_param_t {
+            op_attr_mask: Op::UCP_OP_ATTR_FIELD_FLAGS.0,
+            flags: ucp_ep_close_flags_t::UCP_EP_CLOSE_FLAG_FORCE.0,
+            ..Default::default()
+        };
+        // SAFETY: the endpoint is closed once. A forced close completes all requests, before which no message is freed.
+        unsafe {
+            let Ok(request) = ucp.ucp_ep_close_nbx(self.endpoint, &params) else { return };
+            if UCS_PTR_STATUS(request) == ucs_status_t::UCS_INPROGRESS {
+                while ucp.ucp_request_check_status(request) == Ok(ucs_status_t::UCS_INPROGRESS) {
+                    self.worker.progress();
+                }
+                let _ = ucp.ucp_request_free(request);
+            }
+            for (request, message) in self.sending.drain(..) {
+                if ucp.ucp_request_check_status(request) == Ok(ucs_status_t::UCS_INPROGRESS) {
+                    // UCX may still read it.
+                    core::mem::forget(message);
+                }
+                let _ = ucp.ucp_request_free(request);
+            }
+        }
+    }
+}
+
+/// A listener with a worker of its own.
+pub(super) struct Listener<'a> {
+    listener: ucp_listener_h,
+    /// Ends before the requests, which its callback uses.
+    worker: Worker<'a>,
+    requests: Box<RefCell<Vec<ucp_conn_request_h>>>,
+}
+
+impl<'a> Listener<'a> {
+    /// Listens at an address. Returns it with its port.
+    pub fn new(context: &'a Context, address: SocketAddr) -> Result<(Self, SocketAddr)> {
+        let (ucp, named) = (context.ucp, Address::new(address));
+        let worker = Worker::new(context)?;
+        let requests = Box::<RefCell<Vec<_>>>::default();
+        let params = ucp_listener_params {
+            field_mask: bits(
+                ucp,
+                Listen::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | Listen::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+            )?,
+            sockaddr: named.as_ucs(),
+            conn_handler: ucp_listener_conn_handler_t {
+                cb: Some(on_connection),
+                arg: (&raw const *requests).cast_mut().cast(),
+            },
+            ..Default::default()
+        };
+        let mut listener = ptr::null_mut();
+        let mut about = ucp_listener_attr {
+            field_mask: bits(ucp, ucp_listener_attr_field::UCP_LISTENER_ATTR_FIELD_SOCKADDR)?,
+            ..Default::default()
+        };
+        // SAFETY: the requests live on the heap until the worker has ended, and the address until the call returns.
+        unsafe {
+            check(ucp, "ucp_listener_create", ucp.ucp_listener_create(worker.worker, &params, &mut listener))?;
+            let made = Self { listener, worker, requests };
+            check(ucp, "ucp_listener_query", ucp.ucp_listener_query(made.listener, &mut about))?;
+            Ok((made, address_of((&raw const about.sockaddr).cast())))
+        }
+    }
+
+    pub fn take_requests(&self) -> Vec<ucp_conn_request_h> {
+        self.requests.take()
+    }
+
+    pub fn progress(&self) -> bool {
+        self.worker.progress()
+    }
+
+    pub fn arm(&self) -> bool {
+        self.worker.arm()
+    }
+
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.worker.event()
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        let ucp = self.worker.context.ucp;
+        // SAFETY: the requests are UCX's and not used; the listener ends once.
+        unsafe {
+            for request in self.requests.take() {
+                let _ = ucp.ucp_listener_reject(self.listener, request);
+            }
+            let _ = ucp.ucp_listener_destroy(self.listener);
+        }
+    }
+}
+
+unsafe extern "C" fn on_message(
+    argument: *mut c_void,
+    _header: *const c_void,
+    _header_size: usize,
+    data: *mut c_void,
+    size: usize,
+    about: *const ucp_am_recv_param_t,
+) -> ucs_status_t {
+    // SAFETY: the argument is the inbox of the endpoint's worker, on whose thread UCX calls; `about` is UCX's.
+    let (inbox, about) = unsafe { (&*argument.cast_const().cast::<Inbox>(), &*about) };
+    if about.recv_attr & u64::from(Received::UCP_AM_RECV_ATTR_FLAG_RNDV.0) != 0 || size > super::super::MAX_SEALED {
+        // No peer of this crate sends so.
+        inbox.is_broken.set(true);
+        return ucs_status_t::UCS_OK;
+    }
+    let message = match size {
+        0 => Vec::new(),
+        // SAFETY: UCX gives `size` bytes until this returns.
+        _ => unsafe { core::slice::from_raw_parts(data.cast_const().cast::<u8>(), size) }.to_vec(),
+    };
+    if inbox.messages.try_send(message).is_err() {
+        inbox.is_broken.set(true);
+    }
+    ucs_status_t::UCS_OK
+}
+
+unsafe extern "C" fn on_error(argument: *mut c_void, _endpoint: ucp_ep_h, _status: ucs_status_t) {
+    // SAFETY: as above.
+    unsafe { &*argument.cast_const().cast::<Inbox>() }.is_broken.set(true);
+}
+
+unsafe extern "C" fn on_connection(request: ucp_conn_request_h, argument: *mut c_void) {
+    // SAFETY: the argument is the list of the listener's worker, on whose thread UCX calls.
+    unsafe { &*argument.cast_const().cast::<RefCell<Vec<ucp_conn_request_h>>>() }.borrow_mut().push(request);
+}
+
+/// A mask whose bits the library knows.
+fn bits<M: Mask>(ucp: &Ucp, mask: M) -> Result<u64> {
+    ucp.require(mask).map(|mask| u64::from(mask.value())).map_err(|missing| failed("a mask", missing))
+}
+
+fn failed(call: &'static str, why: impl ToString) -> Error {
+    Error::Ucx { call, status: why.to_string() }
+}
+
+fn check(ucp: &Ucp, call: &'static str, status: Result<ucs_status_t, cuda_mem::cuda_sys::MissingSymbol>) -> Result<()> {
+    match status.map_err(|missing| failed(call, missing))? {
+        ucs_status_t::UCS_OK => Ok(()),
+        status => {
+            // SAFETY: UCX returns a string that it keeps.
+            let text = unsafe {
+                ucp.ucs_status_string(status).ok().filter(|text| !text.is_null()).map(|text| CStr::from_ptr(text))
+            };
+            Err(failed(call, text.map_or_else(|| format!("{status:?}"), |text| text.to_string_lossy().into_owned())))
+        }
+    }
+}
+
+/// An address as the system's calls take it.
+struct Address {
+    storage: libc::sockaddr_storage,
+    size: libc::socklen_t,
+}
+
+impl Address {
+    fn new(address: SocketAddr) -> Self {
+        // SAFETY: an address is plain numbers.
+        let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
+        let size = match address {
+            SocketAddr::V4(address) => {
+                let to = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: address.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: the storage is larger and aligned for every address.
+                unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(to) };
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(address) => {
+                let to = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: address.port().to_be(),
+                    sin6_flowinfo: address.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                    sin6_scope_id: address.scope_id(),
+                };
+                // SAFETY: as above.
+                unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(to) };
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        Self { storage, size: size as libc::socklen_t }
+    }
+
+    /// For a call that ends before this value does.
+    fn as_ucs(&self) -> ucs_sock_addr_t {
+        ucs_sock_addr_t { addr: (&raw const self.storage).cast(), addrlen: self.size }
+    }
+}
+
+/// The address that UCX has filled in.
+///
+/// # Safety
+///
+/// It points to an initialised `sockaddr_storage`.
+unsafe fn address_of(storage: *const libc::sockaddr_storage) -> SocketAddr {
+    // SAFETY: the caller's contract; the family says which form it has.
+    unsafe {
+        if libc::c_int::from((*storage).ss_family) == libc::AF_INET6 {
+            let from = &*storage.cast::<libc::sockaddr_in6>();
+            (Ipv6Addr::from(from.sin6_addr.s6_addr), u16::from_be(from.sin6_port)).into()
+        } else {
+            let from = &*storage.cast::<libc::sockaddr_in>();
+            (Ipv4Addr::from(u32::from_be(from.sin_addr.s_addr)), u16::from_be(from.sin_port)).into()
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The thread that makes all calls of UCX: it progresses the endpoints, and waits where nothing happens.
+
+use super::calls::{Context, Endpoint, Listener};
+use super::pipe::{Ends, WINDOW};
+use crate::error::Cause;
+use core::time::Duration;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// How many messages may wait for a connection's reader. UCX then takes no more from that peer.
+const MAX_WAITING: usize = 256;
+
+pub(super) enum Command {
+    Connect {
+        address: SocketAddr,
+        answer: Sender<Result<Ends, Cause>>,
+    },
+    Listen {
+        address: SocketAddr,
+        arrived: Sender<(SocketAddr, Ends)>,
+        answer: Sender<crate::Result<(u64, SocketAddr)>>,
+    },
+    StopListening(u64),
+    Send {
+        number: u64,
+        message: Vec<u8>,
+    },
+    Close(u64),
+    /// A queue has room again.
+    Look,
+    End,
+}
+
+struct Connection<'a> {
+    endpoint: Endpoint<'a>,
+    permits: Sender<()>,
+}
+
+struct Listening<'a> {
+    listener: Listener<'a>,
+    arrived: Sender<(SocketAddr, Ends)>,
+}
+
+struct Thread<'a> {
+    context: &'a Context,
+    next: u64,
+    connections: HashMap<u64, Connection<'a>>,
+    listeners: HashMap<u64, Listening<'a>>,
+}
+
+pub(super) fn run(context: &Context, queue: &Receiver<Command>, event: &OwnedFd) {
+    let mut thread = Thread { context, next: 1, connections: HashMap::new(), listeners: HashMap::new() };
+    loop {
+        for command in queue.try_iter() {
+            if let Command::End = command {
+                return;
+            }
+            thread.take(command);
+        }
+        if !thread.progress() {
+            thread.wait(event);
+        }
+    }
+}
+
+impl<'a> Thread<'a> {
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Connect { address, answer } => {
+                let made = Endpoint::connect(self.context, address, MAX_WAITING);
+                let ends = made.map(|(endpoint, messages)| self.add(endpoint, messages));
+                // Whoever asked may have given up: then its ends are dropped, and close the connection.
+                let _ = answer.send(ends.map_err(|_| Cause::Closed));
+            }
+            Command::Listen { address, arrived, answer } => {
+                let made = Listener::new(self.context, address).map(|(listener, address)| {
+                    self.next += 1;
+                    self.listeners.insert(self.next, Listening { listener, arrived });
+                    (self.next, address)
+                });
+                let _ = answer.send(made);
+            }
+            Command::StopListening(number) => drop(self.listeners.remove(&number)),
+            Command::Send { number, message } => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.endpoint.send(message);
+                }
+            }
+            Command::Close(number) => drop(self.connections.remove(&number)),
+            Command::Look | Command::End => {}
+        }
+    }
+
+    fn add(&mut self, endpoint: Endpoint<'a>, messages: Receiver<Vec<u8>>) -> Ends {
+        self.next += 1;
+        let (permits, given) = bounded(WINDOW);
+        for _ in 0..WINDOW {
+            // There is room for all.
+            let _ = permits.send(());
+        }
+        self.connections.insert(self.next, Connection { endpoint, permits });
+        Ends { number: self.next, messages, permits: given }
+    }
+
+    /// Lets UCX work. Whether something happened.
+    fn progress(&mut self) -> bool {
+        let mut happened = false;
+        for connection in self.connections.values_mut() {
+            while connection.endpoint.has_room() && connection.endpoint.progress() {
+                happened = true;
+            }
+            for _ in 0..connection.endpoint.take_sent() {
+                happened = true;
+                // The queue has room for all permits.
+                let _ = connection.permits.try_send(());
+            }
+        }
+        // The ends of its queues tell the connection's threads.
+        self.connections.retain(|_, connection| !connection.endpoint.is_broken());
+        let mut accepted = Vec::new();
+        for listening in self.listeners.values() {
+            while listening.listener.progress() {
+                happened = true;
+            }
+            accepted.extend(
+                listening.listener.take_requests().into_iter().map(|request| (request, listening.arrived.clone())),
+            );
+        }
+        for (request, arrived) in accepted {
+            happened = true;
+            if let Ok((endpoint, messages, address)) = Endpoint::accept(self.context, request, MAX_WAITING) {
+                let ends = self.add(endpoint, messages);
+                // With too many that wait, the ends are dropped: that connection gets no answer, and ends by its time limit.
+                let number = ends.number;
+                if arrived.try_send((address, ends)).is_err() {
+                    self.connections.remove(&number);
+                }
+            }
+        }
+        happened
+    }
+
+    /// Waits until something may have happened.
+    fn wait(&self, event: &OwnedFd) {
+        let mut look = Duration::from_secs(1);
+        let mut fds = vec![PollFd::new(event, PollFlags::IN)];
+        for connection in self.connections.values() {
+            if !connection.endpoint.has_room() {
+                // Its reader wakes this thread.
+                look = Duration::from_millis(20);
+                continue;
+            }
+            if !connection.endpoint.arm() {
+                return;
+            }
+            fds.push(PollFd::from_borrowed_fd(connection.endpoint.event(), PollFlags::IN));
+        }
+        for listening in self.listeners.values() {
+            if !listening.listener.arm() {
+                return;
+            }
+            fds.push(PollFd::from_borrowed_fd(listening.listener.event(), PollFlags::IN));
+        }
+        let limit = Timespec { tv_sec: look.as_secs() as i64, tv_nsec: i64::from(look.subsec_nanos()) };
+        // A signal ends the wait early, which does no harm.
+        let _ = poll(&mut fds, Some(&limit));
+        // An empty counter is no error.
+        let _ = rustix::io::read(event.as_fd(), &mut [0; 8]);
+    }
+}
