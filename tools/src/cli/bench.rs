@@ -200,14 +200,15 @@ Examples:
   cuda-mem bench remote --json > remote.json
 
 Device memory goes to another thread over the loopback and comes back, at 1 KiB to 16 MiB: as frames (`cuda-mem-remote`), and by a
-plain loop, which copies to page-locked memory, waits, and writes a TCP socket. The two take turns.
+plain loop, which copies to page-locked memory, waits, and writes a TCP socket. Where UCX is installed, frames go over it too. They
+take turns.
 
 Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether all was measured, and if not, why
-  software, device_name, driver, cuda, transport, load (of the machine)
-  rows          for each size: bytes, rounds, ours_ns, ours_p99_ns, plain_ns, plain_p99_ns";
+  software, device_name, driver, cuda, transports, load (of the machine)
+  rows          for each size: bytes, rounds, ours_ns, ours_p99_ns, plain_ns, plain_p99_ns; with UCX also ucx_ns";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_REMOTE_AFTER)]

@@ -9,7 +9,7 @@ fn both_ways_are_measured_at_each_size() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["ok"] == true && report["software"] == true, "{report}");
-    assert!(report["transport"].as_str().unwrap().contains("TCP sockets, sealed by"), "{report}");
+    assert!(report["transports"][0].as_str().unwrap().contains("TCP sockets, sealed by"), "{report}");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| row["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [1 << 10, 1 << 20]);
     for row in rows {

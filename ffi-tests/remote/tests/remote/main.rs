@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::disallowed_methods)]
 
 mod deaths;
+mod doors;
 mod frames;
 mod hosts;
 mod memory;

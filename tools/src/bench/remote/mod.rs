@@ -5,6 +5,7 @@ mod rounds;
 use super::{finish, open};
 use crate::cli::BenchRemoteOptions;
 use cuda_mem::trace::Latency;
+use cuda_mem_remote::Engine;
 use rounds::{Ours, Outcome, Plain, Way};
 use serde::Serialize;
 use std::error::Error;
@@ -20,7 +21,7 @@ struct Report {
     device_name: String,
     driver: String,
     cuda: Option<String>,
-    transport: String,
+    transports: Vec<String>,
     /// The processes that want to run, of the last minute.
     load: Option<f64>,
     rows: Vec<Row>,
@@ -33,6 +34,9 @@ struct Row {
     rounds: u64,
     ours_ns: u64,
     ours_p99_ns: u64,
+    /// Over UCX, where it is installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ucx_ns: Option<u64>,
     plain_ns: u64,
     plain_p99_ns: u64,
 }
@@ -49,30 +53,39 @@ pub(crate) fn run(options: &BenchRemoteOptions) -> ExitCode {
 fn try_run(options: &BenchRemoteOptions) -> Outcome<String> {
     let context = open(&options.run)?;
     let sizes: &[usize] = if options.run.brief { &[1 << 10, 1 << 20] } else { &[1 << 10, 64 << 10, 1 << 20, 16 << 20] };
-    let mut rows = Vec::new();
-    let mut transport = String::new();
+    let ucx = ucx_sys::Ucp::load().is_ok().then(|| Engine::UcxTrustedNetwork { interface: "lo".to_owned() });
+    let (mut rows, mut transports) = (Vec::new(), Vec::new());
     for &bytes in sizes {
-        let (mut ours, mut plain) = (Ours::new(&context, bytes)?, Plain::new(&context, bytes)?);
-        transport = ours.transport();
+        let mut ours = Ours::new(&context, Engine::Sockets, bytes)?;
+        let mut over_ucx = ucx.clone().map(|engine| Ours::new(&context, engine, bytes)).transpose()?;
+        let mut plain = Plain::new(&context, bytes)?;
+        transports = [Some(&ours), over_ucx.as_ref()].into_iter().flatten().map(Ours::transport).collect();
         let rounds = if options.run.brief { 3 } else { (2 << 30) / (bytes + (1 << 20)) }.min(2000);
-        let (mut of_ours, mut of_plain) = (Vec::new(), Vec::new());
-        // In turns, so that other work of the machine disturbs both alike.
+        let mut times = [const { Vec::new() }; 3];
+        // In turns, so that other work of the machine disturbs all alike.
         for turn in 0..5 {
-            for (way, times) in [(&mut ours as &mut dyn Way, &mut of_ours), (&mut plain, &mut of_plain)] {
-                // The first rounds of a turn meet cold caches.
-                let measured = way.rounds(rounds.div_ceil(5).max(2), turn)?;
-                times.extend_from_slice(&measured[1..]);
+            let mut ways = [Some(&mut ours as &mut dyn Way), Some(&mut plain), None];
+            ways[2] = over_ucx.as_mut().map(|way| way as &mut dyn Way);
+            for (way, times) in ways.into_iter().zip(&mut times) {
+                if let Some(way) = way {
+                    // The first rounds of a turn meet cold caches.
+                    let measured = way.rounds(rounds.div_ceil(5).max(2), turn)?;
+                    times.extend_from_slice(&measured[1..]);
+                }
             }
         }
         ours.close()?;
-        let (of_ours, of_plain) = (Latency::of(&mut of_ours), Latency::of(&mut of_plain));
+        over_ucx.map_or(Ok(()), Ours::close)?;
+        let [ours, plain, ucx] = times.each_mut().map(|times| (!times.is_empty()).then(|| Latency::of(times)));
+        let (Some(ours), Some(plain)) = (ours, plain) else { return Err("nothing was measured".into()) };
         rows.push(Row {
             bytes,
-            rounds: of_ours.count,
-            ours_ns: of_ours.p50_ns,
-            ours_p99_ns: of_ours.p99_ns,
-            plain_ns: of_plain.p50_ns,
-            plain_p99_ns: of_plain.p99_ns,
+            rounds: ours.count,
+            ours_ns: ours.p50_ns,
+            ours_p99_ns: ours.p99_ns,
+            ucx_ns: ucx.map(|ucx| ucx.p50_ns),
+            plain_ns: plain.p50_ns,
+            plain_p99_ns: plain.p99_ns,
         });
     }
     if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
@@ -85,7 +98,7 @@ fn try_run(options: &BenchRemoteOptions) -> Outcome<String> {
         device_name: context.device().name()?,
         driver: cuda.library.to_string(),
         cuda: cuda.version.map(|version| version.to_string()),
-        transport,
+        transports,
         load: load(),
         rows,
     };
@@ -99,20 +112,26 @@ fn load() -> Option<f64> {
 
 fn text(report: &Report) -> String {
     let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
-    let mut text = format!("{}, driver {}, CUDA {cuda}\n{}\n", report.device_name, report.driver, report.transport);
+    let mut text = format!("{}, driver {}, CUDA {cuda}\n", report.device_name, report.driver);
+    report.transports.iter().for_each(|transport| text += &format!("{transport}\n"));
     text += "device memory to another program and back, in microseconds: medians, and the 99th percentile\n";
-    let _ = writeln!(text, "\n{:<10}{:>10}{:>10}{:>12}{:>10}{:>8}", "", "ours", "p99", "plain loop", "p99", "ratio");
+    let _ = writeln!(
+        text,
+        "\n{:<10}{:>10}{:>10}{:>12}{:>10}{:>8}{:>12}",
+        "", "ours", "p99", "plain loop", "p99", "ratio", "over UCX"
+    );
     for row in &report.rows {
         let micros = |time: u64| format!("{:.1}", time as f64 / 1000.0);
         let _ = writeln!(
             text,
-            "{:<10}{:>10}{:>10}{:>12}{:>10}{:>8.2}",
+            "{:<10}{:>10}{:>10}{:>12}{:>10}{:>8.2}{:>12}",
             crate::bytes::size(row.bytes as u64),
             micros(row.ours_ns),
             micros(row.ours_p99_ns),
             micros(row.plain_ns),
             micros(row.plain_p99_ns),
-            row.ours_ns as f64 / row.plain_ns as f64
+            row.ours_ns as f64 / row.plain_ns as f64,
+            row.ucx_ns.map_or_else(|| "not there".to_owned(), micros)
         );
     }
     text += "\nThe plain loop copies to page-locked memory, waits, writes a TCP socket, and the other way round: without protection.\n";

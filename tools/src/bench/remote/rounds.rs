@@ -5,7 +5,7 @@ use cuda_mem::frames::FrameRing;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind::Device};
 use cuda_mem::signal::Signals;
 use cuda_mem::{Buffer, Context, HostBuffer, Stream};
-use cuda_mem_remote::{IncomingFrames, Key, OutgoingFrames, Peer, Remote, RemoteOptions};
+use cuda_mem_remote::{Engine, IncomingFrames, Key, OutgoingFrames, Peer, Remote, RemoteOptions};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -75,8 +75,10 @@ fn receive(buffer: &mut Buffer<u8, Device>, incoming: &IncomingFrames, ring: &Fr
 }
 
 impl Ours {
-    pub fn new(context: &Context, bytes: usize) -> Outcome<Self> {
-        let remote = Remote::new(context, &Key::generate()?, &RemoteOptions::default())?;
+    pub fn new(context: &Context, engine: Engine, bytes: usize) -> Outcome<Self> {
+        let mut options = RemoteOptions::default();
+        options.engine = engine;
+        let remote = Remote::new(context, &Key::generate()?, &options)?;
         let listener = remote.listen("127.0.0.1:0")?;
         let peers = [remote.connect(listener.address())?, listener.accept()?];
         let sides = [Side::new(context, &peers[0], bytes)?, Side::new(context, &peers[1], bytes)?];
