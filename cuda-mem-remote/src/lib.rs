@@ -47,7 +47,7 @@
 //!
 //! # What is protected
 //!
-//! The connection is TCP, sealed by the Noise protocol (`Noise_NNpsk0_25519_AESGCM_SHA256`, of the crate `snow`): who lacks the key
+//! The connection is TCP, or UCX where all that reach it are [trusted](Engine::UcxTrustedNetwork), sealed by the Noise protocol (`Noise_NNpsk0_25519_AESGCM_SHA256`, of the crate `snow`): who lacks the key
 //! can neither connect, nor read, change, repeat or leave out a byte of what peers send. Who has the key may connect, send
 //! frames under names that this program receives, and reach what it has a ticket for. A ticket names no address: the owner
 //! looks the memory up, and checks each range.
