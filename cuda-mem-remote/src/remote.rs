@@ -95,7 +95,8 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Release`], [`Error::WrongKey`]; [`Error::System`]: nobody listens there.
+    /// [`Error::Unreachable`], [`Error::Release`], [`Error::WrongKey`]. Nobody listens there: [`Error::System`], or over UCX
+    /// [`Error::PeerGone`].
     pub fn connect(&self, address: impl ToSocketAddrs) -> Result<Peer> {
         const CALL: &str = "Remote::connect";
         self.inner.check(CALL)?;
@@ -136,6 +137,7 @@ impl Failed {
             Self::Release(theirs) => Error::Release { address, theirs, ours: PROTOCOL },
             Self::Key => Error::WrongKey { address },
             Self::Broken(cause) => Error::PeerGone { address, cause },
+            Self::Engine(error) => *error,
         }
     }
 }

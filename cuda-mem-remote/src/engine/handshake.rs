@@ -27,6 +27,8 @@ pub(crate) enum Failed {
     Key,
     /// The connection ended.
     Broken(Cause),
+    /// The engine refuses.
+    Engine(Box<crate::Error>),
 }
 
 pub(super) fn run(

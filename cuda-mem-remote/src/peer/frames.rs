@@ -228,7 +228,7 @@ impl IncomingFrames {
     /// uses the frame, as for frames that the CPU fills: it starts when the last byte is here. Waits for nothing.
     ///
     /// If the peer is gone, or the work that makes its frame has failed, the frame is dropped: the streams that wait for it get
-    /// [`FrameError::Abandoned`](cuda_mem::frames::FrameError::Abandoned). A peer that forwards a buffer whose own frame was abandoned
+    /// [`FrameError::Abandoned`]. A peer that forwards a buffer whose own frame was abandoned
     /// looks at its stream before, because the copy of the buffer's bytes succeeds.
     ///
     /// # Errors

@@ -45,6 +45,10 @@ pub(crate) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // The threads are the parent's.
+        if self.link.remote.is_forked() {
+            return;
+        }
         self.link.close();
     }
 }

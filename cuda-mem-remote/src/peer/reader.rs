@@ -52,7 +52,11 @@ pub(super) fn run(link: &Arc<Link>, mut receiver: Opening, jobs: Sender<Job>, la
             // What comes after the program's close is not wanted.
             Some(Message::Bye) => Err(Cause::Closed),
             Some(_) if closed.is_some() => Ok(true),
-            Some(message) => reader.take(message).map(|()| true),
+            Some(message) => match reader.take(message) {
+                // The program has closed the connection meanwhile.
+                Err(_) if link.gone().is_some() => Ok(true),
+                taken => taken.map(|()| true),
+            },
         });
         match received {
             Ok(true) => heard = Instant::now(),
@@ -107,7 +111,11 @@ impl Reader<'_> {
             Message::Fetched { request, offset, bytes } => self.arrive(request, offset, bytes)?,
             Message::Write { request, start, size, ticket } => self.write(request, ticket, start, size)?,
             Message::Written { request, offset, bytes } => self.write_piece(request, offset, bytes)?,
-            Message::WriteFailed { request } => drop(self.written.remove(&request)),
+            Message::WriteFailed { request } => {
+                if self.written.remove(&request).is_some() {
+                    self.forget(Of::Write(request));
+                }
+            }
             Message::Done { request } => {
                 if self.link.state().requests.get(&request).is_some_and(|asked| asked.destination.is_some()) {
                     return Err(Cause::Protocol("it answers a fetch without bytes"));
@@ -141,8 +149,13 @@ impl Reader<'_> {
 
     /// Ends a request by an error. Of a fetch, no more bytes are taken, and the lander answers after those that were.
     fn end_request(&mut self, request: u64, error: impl FnOnce(&Request) -> Error) {
+        self.fetched.remove(&request);
         let mut state = self.link.state();
-        let Some(asked) = state.requests.get_mut(&request).filter(|asked| !asked.ends) else { return };
+        let Some(asked) = state.requests.get_mut(&request).filter(|asked| !asked.ends) else {
+            drop(state);
+            // The lander has answered, because a copy failed: it forgets that now.
+            return self.forget(Of::Fetch(request));
+        };
         asked.ends = true;
         let (error, is_fetch) = (error(asked), asked.destination.is_some());
         drop(state);
@@ -152,8 +165,18 @@ impl Reader<'_> {
         }
     }
 
+    /// Ends a transfer that has an answer already, or whose peer is told that it has failed.
+    fn forget(&self, of: Of) {
+        let why = "the transfer has ended";
+        // The lander ends after this thread.
+        let _ = self.lander.send(Landing::End { of, outcome: Err(Error::Failed { call: "a transfer", why }) });
+    }
+
     fn end_fetch(&mut self, request: u64, outcome: crate::Result<()>) {
         self.fetched.remove(&request);
+        if let Some(asked) = self.link.state().requests.get_mut(&request) {
+            asked.ends = true;
+        }
         // The lander ends after this thread.
         let _ = self.lander.send(Landing::End { of: Of::Fetch(request), outcome });
     }
@@ -292,7 +315,7 @@ impl Reader<'_> {
                 // The lander ends after this thread.
                 let _ = self.lander.send(Landing::End { of: Of::Write(request), outcome: Ok(()) });
             }
-            Progress::NoSlot => self.link.tell(Message::Refuse { request, why: Refusal::Failed }),
+            Progress::NoSlot => self.forget(Of::Write(request)),
         }
         self.written.remove(&request);
         Ok(())
@@ -309,7 +332,8 @@ impl Reader<'_> {
             self.end_request(request, |asked| Error::TimedOut { call: asked.call, after, why });
         }
         // A peer that breaks off a write says so, or ends. This is for one that does not.
-        self.written.retain(|_, arrival| arrival.until + after > now);
+        let late: Vec<_> = self.written.extract_if(|_, arrival| arrival.until + after <= now).collect();
+        late.into_iter().for_each(|(request, _)| self.forget(Of::Write(request)));
     }
 }
 

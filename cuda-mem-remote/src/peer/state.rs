@@ -111,9 +111,15 @@ impl<F> Lanes<F> {
         incoming.frames
     }
 
-    /// The frames of all names, at the end of the connection.
+    /// The frames of all names, at the end of the connection. What the peer has sent meanwhile is forgotten.
     pub fn clear(&mut self) -> Vec<F> {
-        self.names.values_mut().flat_map(|incoming| core::mem::take(&mut incoming.frames)).collect()
+        let names = self.names.drain();
+        names
+            .flat_map(|(name, incoming)| {
+                self.over.insert(name);
+                incoming.frames
+            })
+            .collect()
     }
 }
 
@@ -176,6 +182,16 @@ mod tests {
         assert_eq!(lanes.stop(b"a"), ['x']);
         assert_eq!(lanes.take(1), Ok((None, 10)));
         assert_eq!(lanes.receive(b"a", 10), Err(Taken::Before));
+    }
+
+    #[test]
+    fn frames_on_the_way_at_the_end_of_the_connection_are_no_error() {
+        let mut lanes = Lanes::default();
+        lanes.receive(b"a", 10).unwrap();
+        lanes.announce(1, b"a", 10).unwrap();
+        lanes.give(b"a", 'x').unwrap();
+        assert_eq!(lanes.clear(), ['x']);
+        assert_eq!(lanes.take(1), Ok((None, 10)));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(super) struct Writer {
     /// Transfers whose rest is not sent, because a piece has failed.
     failed: HashSet<Way>,
     closes: bool,
+    /// What the peer has fetched and a close keeps from it. It ends with the thread, because the drop of a copy waits for it.
+    lost: Vec<Piece>,
 }
 
 /// Whether the thread goes on.
@@ -42,7 +44,7 @@ fn nap(age: Duration) -> Duration {
 
 impl Writer {
     pub fn new(link: Arc<Link>, sender: Sealing, queue: Receiver<Outgoing>) -> Self {
-        Self { link, sender, queue, pieces: Vec::new(), failed: HashSet::new(), closes: false }
+        Self { link, sender, queue, pieces: Vec::new(), failed: HashSet::new(), closes: false, lost: Vec::new() }
     }
 
     pub fn run(mut self) {
@@ -102,11 +104,12 @@ impl Writer {
                 })?;
             }
             // What the peer has asked for is lost in a close.
-            Outgoing::Piece(piece) if self.closes && matches!(piece.way, Way::Fetched { .. }) => {}
+            Outgoing::Piece(piece) if self.closes && matches!(piece.way, Way::Fetched { .. }) => self.lost.push(*piece),
             Outgoing::Piece(piece) => self.pieces.push(*piece),
             Outgoing::Close => {
                 self.closes = true;
-                self.pieces.retain(|piece| !matches!(piece.way, Way::Fetched { .. }));
+                let is_fetched = |piece: &mut Piece| matches!(piece.way, Way::Fetched { .. });
+                self.lost.extend(self.pieces.extract_if(.., is_fetched));
             }
             Outgoing::End => return Ok(Next::End),
         }

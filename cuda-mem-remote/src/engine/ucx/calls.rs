@@ -1,10 +1,11 @@
 //! The calls of UCX: a thin shell around its context, workers, endpoints and listeners. One thread uses them all.
 
+use super::pipe::ENOUGH;
 use crate::{Error, Result};
 use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_void};
 use core::ptr;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::fd::{BorrowedFd, RawFd};
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -139,63 +140,20 @@ struct Inbox {
     is_broken: Cell<bool>,
 }
 
-/// An endpoint with a worker of its own.
-pub(super) struct Endpoint<'a> {
-    endpoint: ucp_ep_h,
-    /// Messages that UCX sends, each with its request.
-    sending: Vec<(ucs_status_ptr_t, Vec<u8>)>,
-    /// Messages that were sent at once.
-    sent: usize,
+/// A worker for one endpoint, with what its callbacks reach.
+struct Prepared<'a> {
     /// Ends before the inbox, which its callbacks use.
     worker: Worker<'a>,
     inbox: Box<Inbox>,
-    most: usize,
+    messages: Receiver<Vec<u8>>,
 }
 
-impl<'a> Endpoint<'a> {
-    /// Begins to connect. An error of the connection breaks the endpoint.
-    pub fn connect(context: &'a Context, address: SocketAddr, most: usize) -> Result<(Self, Receiver<Vec<u8>>)> {
-        let address = Address::new(address);
-        let mut params = ucp_ep_params {
-            flags: ucp_ep_params_flags_field::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER.0,
-            sockaddr: address.as_ucs(),
-            ..Default::default()
-        };
-        Self::new(context, &mut params, Field::UCP_EP_PARAM_FIELD_FLAGS | Field::UCP_EP_PARAM_FIELD_SOCK_ADDR, most)
-    }
-
-    /// The endpoint of a peer that has connected, and its address.
-    pub fn accept(
-        context: &'a Context,
-        request: ucp_conn_request_h,
-        most: usize,
-    ) -> Result<(Self, Receiver<Vec<u8>>, SocketAddr)> {
+impl<'a> Prepared<'a> {
+    fn new(context: &'a Context) -> Result<Self> {
         let ucp = context.ucp;
-        let mut about = ucp_conn_request_attr {
-            field_mask: bits(ucp, Request::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR)?,
-            ..Default::default()
-        };
-        // SAFETY: the request is UCX's and not used yet.
-        let asked = unsafe { ucp.ucp_conn_request_query(request, &mut about) };
-        check(ucp, "ucp_conn_request_query", asked)?;
-        // SAFETY: UCX has filled the address.
-        let address = unsafe { address_of((&raw const about.client_address).cast()) };
-        let mut params = ucp_ep_params { conn_request: request, ..Default::default() };
-        let (endpoint, messages) = Self::new(context, &mut params, Field::UCP_EP_PARAM_FIELD_CONN_REQUEST, most)?;
-        Ok((endpoint, messages, address))
-    }
-
-    fn new(
-        context: &'a Context,
-        params: &mut ucp_ep_params,
-        fields: Field,
-        most: usize,
-    ) -> Result<(Self, Receiver<Vec<u8>>)> {
-        let ucp = context.ucp;
-        let worker = Worker::new(context)?;
-        let (messages, received) = bounded(most);
-        let inbox = Box::new(Inbox { messages, is_broken: Cell::new(false) });
-        let argument = (&raw const *inbox).cast_mut().cast::<c_void>();
+        let (sender, messages) = unbounded();
+        let inbox = Box::new(Inbox { messages: sender, is_broken: Cell::new(false) });
+        let made = Self { worker: Worker::new(context)?, inbox, messages };
         let handler = ucp_am_handler_param {
             field_mask: bits(
                 ucp,
@@ -205,28 +163,87 @@ impl<'a> Endpoint<'a> {
             )?,
             id: MESSAGE,
             cb: Some(on_message),
-            arg: argument,
+            arg: made.argument(),
             ..Default::default()
         };
+        // SAFETY: the inbox lives on the heap until the worker has ended.
+        let set = unsafe { ucp.ucp_worker_set_am_recv_handler(made.worker.worker, &handler) };
+        check(ucp, "ucp_worker_set_am_recv_handler", set)?;
+        Ok(made)
+    }
+
+    fn argument(&self) -> *mut c_void {
+        (&raw const *self.inbox).cast_mut().cast()
+    }
+
+    /// Makes the endpoint of these parameters.
+    fn endpoint(self, params: &mut ucp_ep_params, fields: Field) -> Result<(Endpoint<'a>, Receiver<Vec<u8>>)> {
+        let ucp = self.worker.context.ucp;
         let fields = fields | Field::UCP_EP_PARAM_FIELD_ERR_HANDLER | Field::UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
         params.field_mask = bits(ucp, fields)?;
         params.err_mode = ucp_err_handling_mode_t::UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler = ucp_err_handler_t { cb: Some(on_error), arg: argument };
+        params.err_handler = ucp_err_handler_t { cb: Some(on_error), arg: self.argument() };
         let mut endpoint = ptr::null_mut();
-        // SAFETY: the inbox lives on the heap until the worker has ended; the parameters say which of their fields are set, and
-        // the address that they may name is alive.
-        unsafe {
-            let set = ucp.ucp_worker_set_am_recv_handler(worker.worker, &handler);
-            check(ucp, "ucp_worker_set_am_recv_handler", set)?;
-            check(ucp, "ucp_ep_create", ucp.ucp_ep_create(worker.worker, params, &mut endpoint))?;
-        }
-        Ok((Self { endpoint, sending: Vec::new(), sent: 0, worker, inbox, most }, received))
+        // SAFETY: the inbox lives on the heap until the worker has ended; the parameters say which of their fields are set,
+        // and the address that they may name is alive.
+        let made = unsafe { ucp.ucp_ep_create(self.worker.worker, params, &mut endpoint) };
+        check(ucp, "ucp_ep_create", made)?;
+        let Self { worker, inbox, messages } = self;
+        Ok((Endpoint { endpoint, sending: Vec::new(), sent: 0, worker, inbox, unsent: Vec::new() }, messages))
+    }
+}
+
+/// An endpoint with a worker of its own.
+pub(super) struct Endpoint<'a> {
+    endpoint: ucp_ep_h,
+    /// Messages that UCX sends, each with its request.
+    sending: Vec<(ucs_status_ptr_t, Vec<u8>)>,
+    /// How many messages were sent since the last question.
+    sent: usize,
+    /// Ends before the inbox, which its callbacks use, and before the messages that it may still read.
+    worker: Worker<'a>,
+    inbox: Box<Inbox>,
+    unsent: Vec<Vec<u8>>,
+}
+
+impl<'a> Endpoint<'a> {
+    /// Begins to connect. An error of the connection breaks the endpoint.
+    pub fn connect(context: &'a Context, address: SocketAddr) -> Result<(Self, Receiver<Vec<u8>>)> {
+        let address = Address::new(address);
+        let mut params = ucp_ep_params {
+            flags: ucp_ep_params_flags_field::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER.0,
+            sockaddr: address.as_ucs(),
+            ..Default::default()
+        };
+        let fields = Field::UCP_EP_PARAM_FIELD_FLAGS | Field::UCP_EP_PARAM_FIELD_SOCK_ADDR;
+        Prepared::new(context)?.endpoint(&mut params, fields)
     }
 
-    /// Whether the connection's reader has room for more.
+    /// The endpoint of a peer that has connected, and its address.
+    pub fn accept(
+        context: &'a Context,
+        listener: &Listener<'_>,
+        request: ucp_conn_request_h,
+    ) -> Result<(Self, Receiver<Vec<u8>>, SocketAddr)> {
+        let made = client_of(context.ucp, request).and_then(|address| Ok((address, Prepared::new(context)?)));
+        let (address, prepared) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                listener.reject(request);
+                return Err(error);
+            }
+        };
+        // From here on, the request is UCX's, also in an error.
+        let mut params = ucp_ep_params { conn_request: request, ..Default::default() };
+        let (endpoint, messages) = prepared.endpoint(&mut params, Field::UCP_EP_PARAM_FIELD_CONN_REQUEST)?;
+        Ok((endpoint, messages, address))
+    }
+
+    /// Whether UCX may take more from the peer. One call may give hundreds of short messages.
     pub fn has_room(&self) -> bool {
-        // One call of UCX may give several messages: half of the queue is for them.
-        self.inbox.messages.len() < self.most / 2
+        // What this side sends progresses by the same calls.
+        let most = if self.sending.is_empty() { ENOUGH } else { 8 * ENOUGH };
+        self.inbox.messages.len() < most
     }
 
     pub fn is_broken(&self) -> bool {
@@ -294,7 +311,7 @@ impl Drop for Endpoint<'_> {
             flags: ucp_ep_close_flags_t::UCP_EP_CLOSE_FLAG_FORCE.0,
             ..Default::default()
         };
-        // SAFETY: the endpoint is closed once. A forced close completes all requests, before which no message is freed.
+        // SAFETY: the endpoint is closed once. The messages live until the worker has ended, up to which UCX may read them.
         unsafe {
             let Ok(request) = ucp.ucp_ep_close_nbx(self.endpoint, &params) else { return };
             if UCS_PTR_STATUS(request) == ucs_status_t::UCS_INPROGRESS {
@@ -304,14 +321,22 @@ impl Drop for Endpoint<'_> {
                 let _ = ucp.ucp_request_free(request);
             }
             for (request, message) in self.sending.drain(..) {
-                if ucp.ucp_request_check_status(request) == Ok(ucs_status_t::UCS_INPROGRESS) {
-                    // UCX may still read it.
-                    core::mem::forget(message);
-                }
                 let _ = ucp.ucp_request_free(request);
+                self.unsent.push(message);
             }
         }
     }
+}
+
+/// The address of a peer that asks for a connection.
+fn client_of(ucp: &Ucp, request: ucp_conn_request_h) -> Result<SocketAddr> {
+    let field_mask = bits(ucp, Request::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR)?;
+    let mut about = ucp_conn_request_attr { field_mask, ..Default::default() };
+    // SAFETY: the request is UCX's and not used yet.
+    let asked = unsafe { ucp.ucp_conn_request_query(request, &mut about) };
+    check(ucp, "ucp_conn_request_query", asked)?;
+    // SAFETY: UCX has filled the address.
+    Ok(unsafe { address_of((&raw const about.client_address).cast()) })
 }
 
 /// A listener with a worker of its own.
@@ -326,8 +351,8 @@ impl<'a> Listener<'a> {
     /// Listens at an address. Returns it with its port.
     pub fn new(context: &'a Context, address: SocketAddr) -> Result<(Self, SocketAddr)> {
         let (ucp, named) = (context.ucp, Address::new(address));
-        let worker = Worker::new(context)?;
         let requests = Box::<RefCell<Vec<_>>>::default();
+        let worker = Worker::new(context)?;
         let params = ucp_listener_params {
             field_mask: bits(
                 ucp,
@@ -354,8 +379,15 @@ impl<'a> Listener<'a> {
         }
     }
 
-    pub fn take_requests(&self) -> Vec<ucp_conn_request_h> {
-        self.requests.take()
+    /// The first peer that asks for a connection.
+    pub fn take_request(&self) -> Option<ucp_conn_request_h> {
+        let mut requests = self.requests.borrow_mut();
+        (!requests.is_empty()).then(|| requests.remove(0))
+    }
+
+    fn reject(&self, request: ucp_conn_request_h) {
+        // SAFETY: the request is this listener's, and not used.
+        let _ = unsafe { self.worker.context.ucp.ucp_listener_reject(self.listener, request) };
     }
 
     pub fn progress(&self) -> bool {
@@ -373,14 +405,11 @@ impl<'a> Listener<'a> {
 
 impl Drop for Listener<'_> {
     fn drop(&mut self) {
-        let ucp = self.worker.context.ucp;
-        // SAFETY: the requests are UCX's and not used; the listener ends once.
-        unsafe {
-            for request in self.requests.take() {
-                let _ = ucp.ucp_listener_reject(self.listener, request);
-            }
-            let _ = ucp.ucp_listener_destroy(self.listener);
+        for request in self.requests.take() {
+            self.reject(request);
         }
+        // SAFETY: the listener ends once.
+        let _ = unsafe { self.worker.context.ucp.ucp_listener_destroy(self.listener) };
     }
 }
 

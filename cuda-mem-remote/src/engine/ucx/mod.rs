@@ -31,10 +31,15 @@ pub(crate) struct Ucx {
 struct Wakeable {
     commands: Sender<Command>,
     event: OwnedFd,
+    process: u32,
 }
 
 impl Wakeable {
     fn send(&self, command: Command) {
+        // In a forked process the queue may be in any state, and the thread is the parent's.
+        if std::process::id() != self.process {
+            return;
+        }
         // The thread ends after all that send to it.
         let _ = self.commands.send(command);
         // A full counter wakes it too.
@@ -83,13 +88,14 @@ impl Ucx {
         start
             .recv()
             .unwrap_or(Err(crate::Error::Ucx { call: "ucp_init_version", status: "it panicked".to_owned() }))?;
-        Ok(Self { thread: Arc::new(Wakeable { commands, event }), name })
+        Ok(Self { thread: Arc::new(Wakeable { commands, event, process: std::process::id() }), name })
     }
 
     pub fn connect(&self, address: SocketAddr, until: Instant) -> Result<Pipe, Failed> {
         let (answer, made) = bounded(1);
         self.thread.send(Command::Connect { address, answer });
-        let ends = made.recv_deadline(until).map_err(|_| Failed::Silent)?.map_err(Failed::Broken)?;
+        let ends =
+            made.recv_deadline(until).map_err(|_| Failed::Silent)?.map_err(|error| Failed::Engine(Box::new(error)))?;
         Ok(self.pipe(address, ends))
     }
 

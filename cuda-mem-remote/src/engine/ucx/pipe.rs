@@ -11,22 +11,33 @@ use std::sync::Arc;
 /// How many messages of a connection UCX has at a time.
 pub(super) const WINDOW: usize = 32;
 
-/// The program's ends of the queues of an endpoint.
+/// With how many messages that wait for a connection's reader UCX takes no more from that peer.
+pub(super) const ENOUGH: usize = 128;
+
+/// The program's ends of the queues of an endpoint. The endpoint ends when all of them are dropped.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub number: u64,
     pub messages: crossbeam_channel::Receiver<Vec<u8>>,
     /// One for each message that UCX may take. The queue ends with the endpoint.
     pub permits: crossbeam_channel::Receiver<()>,
+    /// While it lives, the program has the pipe.
+    pub in_use: Arc<()>,
 }
 
 impl Ends {
     pub(super) fn pipe(self, address: SocketAddr, engine: String, thread: &Arc<Wakeable>) -> Pipe {
-        let Self { number, messages, permits } = self;
+        let Self { number, messages, permits, in_use } = self;
         Pipe {
             address,
             sender: Box::new(Outgoing { number, permits, thread: thread.clone() }),
-            receiver: Box::new(Incoming { messages, last: Vec::new(), number, thread: thread.clone() }),
+            receiver: Box::new(Incoming {
+                messages,
+                last: Vec::new(),
+                number,
+                thread: thread.clone(),
+                _in_use: in_use,
+            }),
             closer: Box::new(End { number, thread: thread.clone() }),
             engine,
         }
@@ -52,17 +63,18 @@ struct Incoming {
     last: Vec<u8>,
     number: u64,
     thread: Arc<Wakeable>,
+    _in_use: Arc<()>,
 }
 
 impl Receiver for Incoming {
     fn receive(&mut self, most: usize) -> Result<Option<&[u8]>, Cause> {
-        let is_held_up = self.messages.len() >= self.messages.capacity().unwrap_or(usize::MAX) / 2;
+        let is_held_up = self.messages.len() >= ENOUGH;
         match self.messages.recv_timeout(LOOK) {
             Ok(message) if message.len() > most => Err(Cause::Protocol("a message is too long")),
             Ok(message) => {
                 self.last = message;
                 if is_held_up {
-                    // UCX's thread takes no more from this peer while its queue is half full.
+                    // UCX's thread takes no more from this peer while its queue is long.
                     self.thread.send(Command::Look);
                 }
                 Ok(Some(&self.last))

@@ -2,21 +2,21 @@
 
 use super::calls::{Context, Endpoint, Listener};
 use super::pipe::{Ends, WINDOW};
-use crate::error::Cause;
 use core::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
 
-/// How many messages may wait for a connection's reader. UCX then takes no more from that peer.
-const MAX_WAITING: usize = 256;
+/// How often a connection or a listener is progressed before the others have their turn.
+const TURNS: usize = 16;
 
 pub(super) enum Command {
     Connect {
         address: SocketAddr,
-        answer: Sender<Result<Ends, Cause>>,
+        answer: Sender<crate::Result<Ends>>,
     },
     Listen {
         address: SocketAddr,
@@ -37,6 +37,7 @@ pub(super) enum Command {
 struct Connection<'a> {
     endpoint: Endpoint<'a>,
     permits: Sender<()>,
+    in_use: Weak<()>,
 }
 
 struct Listening<'a> {
@@ -70,10 +71,10 @@ impl<'a> Thread<'a> {
     fn take(&mut self, command: Command) {
         match command {
             Command::Connect { address, answer } => {
-                let made = Endpoint::connect(self.context, address, MAX_WAITING);
+                let made = Endpoint::connect(self.context, address);
                 let ends = made.map(|(endpoint, messages)| self.add(endpoint, messages));
-                // Whoever asked may have given up: then its ends are dropped, and close the connection.
-                let _ = answer.send(ends.map_err(|_| Cause::Closed));
+                // Whoever asked may have given up: then its ends are dropped.
+                let _ = answer.send(ends);
             }
             Command::Listen { address, arrived, answer } => {
                 let made = Listener::new(self.context, address).map(|(listener, address)| {
@@ -101,15 +102,20 @@ impl<'a> Thread<'a> {
             // There is room for all.
             let _ = permits.send(());
         }
-        self.connections.insert(self.next, Connection { endpoint, permits });
-        Ends { number: self.next, messages, permits: given }
+        let in_use = Arc::new(());
+        self.connections.insert(self.next, Connection { endpoint, permits, in_use: Arc::downgrade(&in_use) });
+        Ends { number: self.next, messages, permits: given, in_use }
     }
 
     /// Lets UCX work. Whether something happened.
     fn progress(&mut self) -> bool {
         let mut happened = false;
         for connection in self.connections.values_mut() {
-            while connection.endpoint.has_room() && connection.endpoint.progress() {
+            for _ in 0..TURNS {
+                let goes_on = connection.endpoint.has_room() && !connection.endpoint.is_broken();
+                if !goes_on || !connection.endpoint.progress() {
+                    break;
+                }
                 happened = true;
             }
             for _ in 0..connection.endpoint.take_sent() {
@@ -119,26 +125,27 @@ impl<'a> Thread<'a> {
             }
         }
         // The ends of its queues tell the connection's threads.
-        self.connections.retain(|_, connection| !connection.endpoint.is_broken());
+        self.connections
+            .retain(|_, connection| !connection.endpoint.is_broken() && connection.in_use.strong_count() > 0);
         let mut accepted = Vec::new();
         for listening in self.listeners.values() {
-            while listening.listener.progress() {
+            for _ in 0..TURNS {
+                if !listening.listener.progress() {
+                    break;
+                }
                 happened = true;
             }
-            accepted.extend(
-                listening.listener.take_requests().into_iter().map(|request| (request, listening.arrived.clone())),
-            );
-        }
-        for (request, arrived) in accepted {
-            happened = true;
-            if let Ok((endpoint, messages, address)) = Endpoint::accept(self.context, request, MAX_WAITING) {
-                let ends = self.add(endpoint, messages);
-                // With too many that wait, the ends are dropped: that connection gets no answer, and ends by its time limit.
-                let number = ends.number;
-                if arrived.try_send((address, ends)).is_err() {
-                    self.connections.remove(&number);
-                }
+            // One at a time: a worker takes milliseconds to make.
+            if let Some(request) = listening.listener.take_request() {
+                happened = true;
+                let made = Endpoint::accept(self.context, &listening.listener, request);
+                accepted.extend(made.ok().map(|made| (made, listening.arrived.clone())));
             }
+        }
+        for ((endpoint, messages, address), arrived) in accepted {
+            let ends = self.add(endpoint, messages);
+            // With too many that wait, the ends are dropped, and so is the connection.
+            let _ = arrived.try_send((address, ends));
         }
         happened
     }
