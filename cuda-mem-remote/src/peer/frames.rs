@@ -2,8 +2,8 @@
 
 use super::Handle;
 use super::link::{Outgoing, Room, Way};
+use super::pieces::send;
 use super::reader::tell;
-use super::server::send;
 use super::state::Taken;
 use crate::memory::why;
 use crate::wire::MAX_NAME;
@@ -49,20 +49,14 @@ impl OutgoingFrames {
             Room { frames: AtomicU64::new(0), other_size: AtomicU64::new(0), has_failed: AtomicBool::new(false), news };
         let (room, lane) = (Arc::new(room), link.number());
         let mut state = link.state();
-        if state.sent_names.contains_key(name) {
+        if !state.sent_names.insert(name.into()) {
             let why = "was used on this connection before: choose another";
             return Err(Error::Name { call: CALL, name: name.to_owned(), why });
         }
-        state.sent_names.insert(name.into(), lane);
         state.rooms.insert(lane, room.clone());
         drop(state);
         link.send(Outgoing::Announce { lane, size: size as u64, name: name.into() });
         Ok(Self { peer, lane, size, room, changed, sent: 0 })
-    }
-
-    /// The size of a frame in bytes.
-    pub fn frame_size(&self) -> usize {
-        self.size
     }
 
     /// Sends a range of a buffer as the next frame, after the work of the buffer's stream so far. Returns the number of the frame,
@@ -85,11 +79,7 @@ impl OutgoingFrames {
         const CALL: &str = "OutgoingFrames::send";
         let link = self.peer.link.clone();
         link.check(CALL)?;
-        let (start, end) = bounds(&range, source.len());
-        if start > end || end > source.len() {
-            let (value, limit) = (end as u64, source.len() as u64);
-            return Err(Error::Size { call: CALL, what: "the range", value, limit, rule: "those of the buffer" });
-        }
+        let (start, end) = within(CALL, &range, source.len())?;
         if end - start != self.size {
             let (value, limit) = ((end - start) as u64, self.size as u64);
             return Err(Error::Size { call: CALL, what: "the range", value, limit, rule: "those of a frame" });
@@ -283,7 +273,17 @@ fn check_name(call: &'static str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The first and the last element of a range, and one.
+/// The begin and the end of a range, checked against a buffer's size.
+pub(super) fn within(call: &'static str, range: &impl RangeBounds<usize>, size: usize) -> Result<(usize, usize)> {
+    let (start, end) = bounds(range, size);
+    if start > end || end > size {
+        let (value, limit) = (end as u64, size as u64);
+        return Err(Error::Size { call, what: "the range", value, limit, rule: "those of the buffer" });
+    }
+    Ok((start, end))
+}
+
+/// The begin and the end of a range.
 pub(super) fn bounds(range: &impl RangeBounds<usize>, length: usize) -> (usize, usize) {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use cuda_mem::buffer::Transfer;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -105,7 +105,7 @@ pub(super) struct State {
     pub requests: HashMap<u64, Request>,
     pub lanes: Lanes<Given>,
     /// The names of the frames that this side has sent.
-    pub sent_names: HashMap<Box<str>, u64>,
+    pub sent_names: HashSet<Box<str>>,
     pub rooms: HashMap<u64, Arc<Room>>,
 }
 

@@ -9,6 +9,7 @@ mod frames;
 mod lander;
 mod link;
 mod operation;
+mod pieces;
 mod reader;
 mod remote_memory;
 mod server;

@@ -1,10 +1,10 @@
 //! Memory of a peer.
 
 use super::Handle;
-use super::frames::bounds;
+use super::frames::{bounds, within};
 use super::link::{Outgoing, Request, Way};
 use super::operation::Operation;
-use super::server::send;
+use super::pieces::send;
 use crate::memory::{Memory, why};
 use crate::wire::{Rights, Ticket};
 use crate::{Error, Result, TicketError};
@@ -85,11 +85,7 @@ impl RemoteMemory {
         range: impl RangeBounds<usize>,
     ) -> Result<Operation> {
         const CALL: &str = "RemoteMemory::write";
-        let (from, to) = bounds(&range, source.len());
-        if from > to || to > source.len() {
-            let (value, limit) = (to as u64, source.len() as u64);
-            return Err(Error::Size { call: CALL, what: "the range", value, limit, rule: "those of the buffer" });
-        }
+        let (from, to) = within(CALL, &range, source.len())?;
         let place = self.range(CALL, &(offset..offset.saturating_add(to - from)))?;
         let (request, operation) = self.ask(CALL, None, place)?;
         let link = &self.peer.link;

@@ -7,8 +7,9 @@ use core::ffi::{CStr, c_void};
 use core::ptr;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::fd::{BorrowedFd, RawFd};
+use rustix::net::{SocketAddrAny, addr::SocketAddrStorage};
 use std::ffi::CString;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use ucx_sys::{
     Mask, UCS_PTR_STATUS, Ucp, ucp_am_handler_param, ucp_am_handler_param_field as Handler,
     ucp_am_recv_attr_t as Received, ucp_am_recv_param_t, ucp_config_t, ucp_conn_request_attr,
@@ -84,7 +85,7 @@ impl Drop for Context {
 }
 
 /// A worker, with its event.
-struct Worker<'a> {
+pub(super) struct Worker<'a> {
     context: &'a Context,
     worker: ucp_worker_h,
     event: RawFd,
@@ -107,19 +108,20 @@ impl<'a> Worker<'a> {
         Ok(made)
     }
 
-    fn progress(&self) -> bool {
+    /// Lets UCX work. Whether something happened.
+    pub fn progress(&self) -> bool {
         // SAFETY: the worker is alive, and this is its thread.
         unsafe { self.context.ucp.ucp_worker_progress(self.worker) }.is_ok_and(|count| count > 0)
     }
 
     /// Prepares a wait for the event. `false`: something has happened already.
-    fn arm(&self) -> bool {
+    pub fn arm(&self) -> bool {
         // SAFETY: as above.
         let armed = unsafe { self.context.ucp.ucp_worker_arm(self.worker) };
         armed.is_ok_and(|status| status == ucs_status_t::UCS_OK)
     }
 
-    fn event(&self) -> BorrowedFd<'_> {
+    pub fn event(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor belongs to the worker, which lives as long as the borrow.
         unsafe { BorrowedFd::borrow_raw(self.event) }
     }
@@ -209,10 +211,10 @@ pub(super) struct Endpoint<'a> {
 impl<'a> Endpoint<'a> {
     /// Begins to connect. An error of the connection breaks the endpoint.
     pub fn connect(context: &'a Context, address: SocketAddr) -> Result<(Self, Receiver<Vec<u8>>)> {
-        let address = Address::new(address);
+        let address = SocketAddrAny::from(address);
         let mut params = ucp_ep_params {
             flags: ucp_ep_params_flags_field::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER.0,
-            sockaddr: address.as_ucs(),
+            sockaddr: as_ucs(&address),
             ..Default::default()
         };
         let fields = Field::UCP_EP_PARAM_FIELD_FLAGS | Field::UCP_EP_PARAM_FIELD_SOCK_ADDR;
@@ -250,16 +252,8 @@ impl<'a> Endpoint<'a> {
         self.inbox.is_broken.get()
     }
 
-    pub fn progress(&self) -> bool {
-        self.worker.progress()
-    }
-
-    pub fn arm(&self) -> bool {
-        self.worker.arm()
-    }
-
-    pub fn event(&self) -> BorrowedFd<'_> {
-        self.worker.event()
+    pub fn worker(&self) -> &Worker<'a> {
+        &self.worker
     }
 
     pub fn send(&mut self, message: Vec<u8>) {
@@ -336,7 +330,7 @@ fn client_of(ucp: &Ucp, request: ucp_conn_request_h) -> Result<SocketAddr> {
     let asked = unsafe { ucp.ucp_conn_request_query(request, &mut about) };
     check(ucp, "ucp_conn_request_query", asked)?;
     // SAFETY: UCX has filled the address.
-    Ok(unsafe { address_of((&raw const about.client_address).cast()) })
+    unsafe { address_of("ucp_conn_request_query", (&raw const about.client_address).cast()) }
 }
 
 /// A listener with a worker of its own.
@@ -350,7 +344,7 @@ pub(super) struct Listener<'a> {
 impl<'a> Listener<'a> {
     /// Listens at an address. Returns it with its port.
     pub fn new(context: &'a Context, address: SocketAddr) -> Result<(Self, SocketAddr)> {
-        let (ucp, named) = (context.ucp, Address::new(address));
+        let (ucp, named) = (context.ucp, SocketAddrAny::from(address));
         let requests = Box::<RefCell<Vec<_>>>::default();
         let worker = Worker::new(context)?;
         let params = ucp_listener_params {
@@ -358,7 +352,7 @@ impl<'a> Listener<'a> {
                 ucp,
                 Listen::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | Listen::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
             )?,
-            sockaddr: named.as_ucs(),
+            sockaddr: as_ucs(&named),
             conn_handler: ucp_listener_conn_handler_t {
                 cb: Some(on_connection),
                 arg: (&raw const *requests).cast_mut().cast(),
@@ -375,7 +369,8 @@ impl<'a> Listener<'a> {
             check(ucp, "ucp_listener_create", ucp.ucp_listener_create(worker.worker, &params, &mut listener))?;
             let made = Self { listener, worker, requests };
             check(ucp, "ucp_listener_query", ucp.ucp_listener_query(made.listener, &mut about))?;
-            Ok((made, address_of((&raw const about.sockaddr).cast())))
+            let address = address_of("ucp_listener_query", (&raw const about.sockaddr).cast())?;
+            Ok((made, address))
         }
     }
 
@@ -390,16 +385,8 @@ impl<'a> Listener<'a> {
         let _ = unsafe { self.worker.context.ucp.ucp_listener_reject(self.listener, request) };
     }
 
-    pub fn progress(&self) -> bool {
-        self.worker.progress()
-    }
-
-    pub fn arm(&self) -> bool {
-        self.worker.arm()
-    }
-
-    pub fn event(&self) -> BorrowedFd<'_> {
-        self.worker.event()
+    pub fn worker(&self) -> &Worker<'a> {
+        &self.worker
     }
 }
 
@@ -471,48 +458,9 @@ fn check(ucp: &Ucp, call: &'static str, status: Result<ucs_status_t, cuda_mem::c
     }
 }
 
-/// An address as the system's calls take it.
-struct Address {
-    storage: libc::sockaddr_storage,
-    size: libc::socklen_t,
-}
-
-impl Address {
-    fn new(address: SocketAddr) -> Self {
-        // SAFETY: an address is plain numbers.
-        let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
-        let size = match address {
-            SocketAddr::V4(address) => {
-                let to = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: address.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
-                    sin_zero: [0; 8],
-                };
-                // SAFETY: the storage is larger and aligned for every address.
-                unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(to) };
-                size_of::<libc::sockaddr_in>()
-            }
-            SocketAddr::V6(address) => {
-                let to = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: address.port().to_be(),
-                    sin6_flowinfo: address.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
-                    sin6_scope_id: address.scope_id(),
-                };
-                // SAFETY: as above.
-                unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(to) };
-                size_of::<libc::sockaddr_in6>()
-            }
-        };
-        Self { storage, size: size as libc::socklen_t }
-    }
-
-    /// For a call that ends before this value does.
-    fn as_ucs(&self) -> ucs_sock_addr_t {
-        ucs_sock_addr_t { addr: (&raw const self.storage).cast(), addrlen: self.size }
-    }
+/// An address for a call of UCX that ends before `address` does.
+fn as_ucs(address: &SocketAddrAny) -> ucs_sock_addr_t {
+    ucs_sock_addr_t { addr: address.as_ptr().cast(), addrlen: address.addr_len() }
 }
 
 /// The address that UCX has filled in.
@@ -520,15 +468,8 @@ impl Address {
 /// # Safety
 ///
 /// It points to an initialised `sockaddr_storage`.
-unsafe fn address_of(storage: *const libc::sockaddr_storage) -> SocketAddr {
-    // SAFETY: the caller's contract; the family says which form it has.
-    unsafe {
-        if libc::c_int::from((*storage).ss_family) == libc::AF_INET6 {
-            let from = &*storage.cast::<libc::sockaddr_in6>();
-            (Ipv6Addr::from(from.sin6_addr.s6_addr), u16::from_be(from.sin6_port)).into()
-        } else {
-            let from = &*storage.cast::<libc::sockaddr_in>();
-            (Ipv4Addr::from(u32::from_be(from.sin_addr.s_addr)), u16::from_be(from.sin_port)).into()
-        }
-    }
+unsafe fn address_of(call: &'static str, storage: *const SocketAddrStorage) -> Result<SocketAddr> {
+    // SAFETY: the caller's contract: the address is one of a family, and lies in the whole storage.
+    let address = unsafe { SocketAddrAny::read(storage, size_of::<SocketAddrStorage>() as u32) };
+    address.try_into().map_err(|_| failed(call, "the address is not one of IP"))
 }

@@ -113,7 +113,7 @@ impl<'a> Thread<'a> {
         for connection in self.connections.values_mut() {
             for _ in 0..TURNS {
                 let goes_on = connection.endpoint.has_room() && !connection.endpoint.is_broken();
-                if !goes_on || !connection.endpoint.progress() {
+                if !goes_on || !connection.endpoint.worker().progress() {
                     break;
                 }
                 happened = true;
@@ -130,7 +130,7 @@ impl<'a> Thread<'a> {
         let mut accepted = Vec::new();
         for listening in self.listeners.values() {
             for _ in 0..TURNS {
-                if !listening.listener.progress() {
+                if !listening.listener.worker().progress() {
                     break;
                 }
                 happened = true;
@@ -154,22 +154,18 @@ impl<'a> Thread<'a> {
     fn wait(&self, event: &OwnedFd) {
         let mut look = Duration::from_secs(1);
         let mut fds = vec![PollFd::new(event, PollFlags::IN)];
-        for connection in self.connections.values() {
-            if !connection.endpoint.has_room() {
-                // Its reader wakes this thread.
-                look = Duration::from_millis(20);
-                continue;
-            }
-            if !connection.endpoint.arm() {
-                return;
-            }
-            fds.push(PollFd::from_borrowed_fd(connection.endpoint.event(), PollFlags::IN));
+        let endpoints = self.connections.values().map(|connection| &connection.endpoint);
+        let (open, held_up): (Vec<_>, Vec<_>) = endpoints.partition(|endpoint| endpoint.has_room());
+        if !held_up.is_empty() {
+            // Their readers wake this thread.
+            look = Duration::from_millis(20);
         }
-        for listening in self.listeners.values() {
-            if !listening.listener.arm() {
+        let listeners = self.listeners.values().map(|listening| listening.listener.worker());
+        for worker in open.into_iter().map(Endpoint::worker).chain(listeners) {
+            if !worker.arm() {
                 return;
             }
-            fds.push(PollFd::from_borrowed_fd(listening.listener.event(), PollFlags::IN));
+            fds.push(PollFd::from_borrowed_fd(worker.event(), PollFlags::IN));
         }
         let limit = Timespec { tv_sec: look.as_secs() as i64, tv_nsec: i64::from(look.subsec_nanos()) };
         // A signal ends the wait early, which does no harm.
