@@ -2,6 +2,7 @@
 
 mod clock;
 pub(crate) mod copy;
+mod machine;
 pub(crate) mod peers;
 pub(crate) mod pool;
 pub(crate) mod remote;

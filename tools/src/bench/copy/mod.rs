@@ -6,7 +6,7 @@ mod measure;
 mod plot;
 mod report;
 
-use super::{finish, open};
+use super::{finish, machine, open};
 use crate::cli::{BenchCopyOptions, BenchLatencyOptions};
 use cuda_mem::Context;
 use cuda_mem::copy::{CopyEngine, Route};
@@ -19,38 +19,27 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The measured machine.
+/// The measured machine, and the threads that copy.
 #[derive(Clone, Debug, Serialize)]
 struct Machine {
     ok: bool,
-    software: bool,
-    device_name: String,
-    driver: String,
-    cuda: Option<String>,
+    #[serde(flatten)]
+    device: machine::Machine,
     threads: usize,
 }
 
 impl Machine {
     fn of(context: &Context, engine: &CopyEngine) -> cuda_mem::Result<Self> {
-        let cuda = context.driver().provider();
-        Ok(Self {
-            ok: true,
-            software: context.driver().is_software(),
-            device_name: context.device().name()?,
-            driver: cuda.library.to_string(),
-            cuda: cuda.version.map(|version| version.to_string()),
-            threads: 1 + engine.helper_threads(),
-        })
+        Ok(Self { ok: true, device: machine::Machine::of(context)?, threads: 1 + engine.helper_threads() })
     }
 
     fn headline(&self) -> String {
-        let cuda = self.cuda.as_deref().unwrap_or("of an unknown release");
-        format!("{}, driver {}, CUDA {cuda}, {} threads at most", self.device_name, self.driver, self.threads)
+        format!("{}, {} threads at most", self.device.headline(), self.threads)
     }
 
     /// The caution that a report on the software GPU needs.
     fn caution(&self) -> &'static str {
-        if self.software {
+        if self.device.software {
             "\nNo GPU was used: these figures are of this machine's memory, not of a GPU.\n"
         } else {
             ""
@@ -101,17 +90,12 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
         }
     }
     progress.finish_and_clear();
-    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
-        return Err(error.into());
-    }
+    machine::check_drops(context)?;
     let report = report::Report::new(Machine::of(context, &engine)?, rows);
     if let Some((path, mut file)) = picture {
         file.write_all(plot::picture(&report).as_bytes()).map_err(|error| cannot(path, error))?;
     }
-    match options.run.json {
-        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
-        false => Ok(report::text(&report)),
-    }
+    Ok(machine::render(&options.run, &report, report::text)?)
 }
 
 fn try_run_latency(options: &BenchLatencyOptions) -> Result<String, Box<dyn Error>> {

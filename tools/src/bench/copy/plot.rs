@@ -58,7 +58,7 @@ pub(super) fn picture(report: &Report) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<title>Copies: {}</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n<text x=\"20\" y=\"26\" font-size=\"16\">{}</text>\n",
-        escaped(&report.machine.device_name),
+        escaped(&report.machine.device.device_name),
         escaped(&report.machine.headline()),
     );
     for (number, route) in routes.iter().enumerate() {

@@ -114,18 +114,13 @@ pub(super) fn text(report: &Report) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::bench::machine;
     use cuda_mem::copy::{DeviceSide, Direction, HostSide};
 
     pub(in super::super) fn report() -> Report {
         let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
-        let machine = Machine {
-            ok: true,
-            software: true,
-            device_name: "a <device>".into(),
-            driver: "softgpu".into(),
-            cuda: None,
-            threads: 8,
-        };
+        let machine =
+            Machine { ok: true, device: machine::Machine::of_a_test("a <device>", "softgpu", None), threads: 8 };
         let (cpu, staged) = (CopyMethod::Cpu { threads: 1 }, CopyMethod::Staged { threads: 8 });
         let row = |bytes, engine_ns, chosen, cpu_ns, staged_ns| Row {
             route,

@@ -5,6 +5,7 @@ mod cases;
 mod raw;
 mod report;
 
+use super::machine::render;
 use super::{finish, open};
 use crate::cli::BenchPeersOptions;
 use cases::{Effort, Machine};
@@ -34,20 +35,12 @@ fn try_run(options: &BenchPeersOptions) -> Result<(String, bool), Box<dyn Error>
     if let Some(error) = drops.into_iter().next() {
         return Err(error.into());
     }
-    let cuda = driver.provider();
     let report = Report {
         ok: !failed,
-        software: context.driver().is_software(),
-        device_name: context.device().name()?,
-        driver: cuda.library.to_string(),
-        cuda: cuda.version.map(|version| version.to_string()),
+        machine: super::machine::Machine::of(&context)?,
         topology: Topology::of(driver)?.to_string(),
         bytes: effort.size,
         rows,
     };
-    let text = match options.run.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report::text(&report),
-    };
-    Ok((text, report.ok))
+    Ok((render(&options.run, &report, report::text)?, report.ok))
 }

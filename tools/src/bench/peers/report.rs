@@ -1,5 +1,6 @@
 //! The figures, as text with a heat map and as JSON.
 
+use crate::bench::machine::Machine;
 use crate::bytes::size;
 use serde::Serialize;
 use std::error::Error;
@@ -8,10 +9,8 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) software: bool,
-    pub(super) device_name: String,
-    pub(super) driver: String,
-    pub(super) cuda: Option<String>,
+    #[serde(flatten)]
+    pub(super) machine: Machine,
     /// The matrix of access.
     pub(super) topology: String,
     /// The size of large copies.
@@ -153,8 +152,7 @@ fn heat_map(rows: &[Row]) -> String {
 }
 
 pub(super) fn text(report: &Report) -> String {
-    let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
-    let mut text = format!("{}, driver {}, CUDA {cuda}\n\n{}", report.device_name, report.driver, report.topology);
+    let mut text = format!("{}\n\n{}", report.machine.headline(), report.topology);
     let _ = writeln!(text, "\none way, {}, GB/s\n{}", size(report.bytes as u64), heat_map(&report.rows));
     text += "beside cuMemcpyPeerAsync with access enabled by hand, and cuMemcpyAsync over one link\n\n";
     let _ =
@@ -180,7 +178,7 @@ pub(super) fn text(report: &Report) -> String {
     }
     let _ =
         writeln!(text, "\nTimes end with the wait. The ratio is raw time to time: above 1, this library is faster.");
-    if report.software {
+    if report.machine.software {
         text += "\nNo GPU was used: the copies are those of the software GPU, so the figures are not those of real devices.\n";
     }
     text
@@ -205,10 +203,7 @@ mod tests {
         let failed = Row::of("ring", 1 << 20).failed(&std::fmt::Error);
         let report = Report {
             ok: false,
-            software: true,
-            device_name: "a device".to_owned(),
-            driver: "a library".to_owned(),
-            cuda: None,
+            machine: Machine::of_a_test("a device", "a library", None),
             topology: "0 1\n".to_owned(),
             bytes: 1 << 20,
             rows: vec![

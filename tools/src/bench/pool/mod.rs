@@ -4,6 +4,7 @@ mod program;
 mod report;
 mod workloads;
 
+use super::machine::{Machine, check_drops, render};
 use super::{finish, open};
 use crate::cli::BenchPoolOptions;
 use crate::replay;
@@ -47,22 +48,9 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
             }
         }
     }
-    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
-        return Err(error.into());
-    }
-    let cuda = context.driver().provider();
-    let report = Report {
-        ok: true,
-        software: context.driver().is_software(),
-        device_name: context.device().name()?,
-        driver: cuda.library.to_string(),
-        cuda: cuda.version.map(|version| version.to_string()),
-        rows,
-    };
-    match options.run.json {
-        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
-        false => Ok(report::text(&report)),
-    }
+    check_drops(context)?;
+    let report = Report { ok: true, machine: Machine::of(context)?, rows };
+    Ok(render(&options.run, &report, report::text)?)
 }
 
 /// Measures one row. If memory runs out, the row says so, and the other rows are still measured.

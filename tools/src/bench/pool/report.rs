@@ -1,6 +1,7 @@
 //! The figures of `bench pool`, as text and as JSON.
 
 use super::workloads::{Case, Figures};
+use crate::bench::machine::Machine;
 use crate::bytes;
 use crate::subject::Subject;
 use serde::Serialize;
@@ -10,10 +11,8 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) software: bool,
-    pub(super) device_name: String,
-    pub(super) driver: String,
-    pub(super) cuda: Option<String>,
+    #[serde(flatten)]
+    pub(super) machine: Machine,
     pub(super) rows: Vec<Row>,
 }
 
@@ -122,8 +121,7 @@ pub(super) fn text(report: &Report) -> String {
             workloads.push(row.label());
         }
     }
-    let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
-    let mut text = format!("{}, driver {}, CUDA {cuda}\n", report.device_name, report.driver);
+    let mut text = report.machine.headline() + "\n";
     text.push_str(
         "nanoseconds: the mean (p99.9) of an allocation and its free; of random and replay, of one operation\n\n",
     );
@@ -151,7 +149,7 @@ pub(super) fn text(report: &Report) -> String {
     for row in report.rows.iter().filter(|row| row.failed.is_some()) {
         let _ = writeln!(text, "\n{}, {}: {}", row.label(), row.subject, row.failed.as_deref().unwrap_or_default());
     }
-    if report.software {
+    if report.machine.software {
         text.push_str(
             "\nNo GPU was used: the figures of the driver's pool and of cuMemAlloc are the software GPU's, not a real driver's.\n\
              Those of this project's pool are its own, as long as it makes no call of the driver.\n",
@@ -186,8 +184,7 @@ mod tests {
             Row::failed(Subject::Driver, &threads, "there is no memory".to_owned()),
             Row::new(Subject::Ours, &Case::Replay, Figures { memory: Some(memory), ..figures(40.0) }),
         ];
-        let (driver, device_name) = ("softgpu".to_owned(), "softgpu 0".to_owned());
-        Report { ok: true, software: true, device_name, driver, cuda: Some("13.0".to_owned()), rows }
+        Report { ok: true, machine: Machine::of_a_test("softgpu 0", "softgpu", Some("13.0")), rows }
     }
 
     #[test]

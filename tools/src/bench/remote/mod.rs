@@ -2,6 +2,7 @@
 
 mod rounds;
 
+use super::machine::{Machine, check_drops, render};
 use super::{finish, open};
 use crate::cli::BenchRemoteOptions;
 use cuda_mem::trace::Latency;
@@ -17,10 +18,8 @@ use std::process::ExitCode;
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
-    software: bool,
-    device_name: String,
-    driver: String,
-    cuda: Option<String>,
+    #[serde(flatten)]
+    machine: Machine,
     transports: Vec<String>,
     /// The processes that want to run, of the last minute.
     load: Option<f64>,
@@ -88,21 +87,9 @@ fn try_run(options: &BenchRemoteOptions) -> Outcome<String> {
             plain_p99_ns: plain.p99_ns,
         });
     }
-    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
-        return Err(error.into());
-    }
-    let cuda = context.driver().provider();
-    let report = Report {
-        ok: true,
-        software: context.driver().is_software(),
-        device_name: context.device().name()?,
-        driver: cuda.library.to_string(),
-        cuda: cuda.version.map(|version| version.to_string()),
-        transports,
-        load: load(),
-        rows,
-    };
-    Ok(if options.run.json { serde_json::to_string_pretty(&report)? + "\n" } else { text(&report) })
+    check_drops(&context)?;
+    let report = Report { ok: true, machine: Machine::of(&context)?, transports, load: load(), rows };
+    Ok(render(&options.run, &report, text)?)
 }
 
 /// The load average of the last minute, where the system tells it.
@@ -111,8 +98,7 @@ fn load() -> Option<f64> {
 }
 
 fn text(report: &Report) -> String {
-    let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
-    let mut text = format!("{}, driver {}, CUDA {cuda}\n", report.device_name, report.driver);
+    let mut text = report.machine.headline() + "\n";
     report.transports.iter().for_each(|transport| text += &format!("{transport}\n"));
     text += "device memory to another program and back, in microseconds: medians, and the 99th percentile\n";
     let _ = writeln!(
@@ -138,7 +124,7 @@ fn text(report: &Report) -> String {
     if let Some(load) = report.load {
         let _ = writeln!(text, "Load of the machine: {load}.");
     }
-    if report.software {
+    if report.machine.software {
         text += "No GPU was used: copies are copies of the CPU.\n";
     }
     text

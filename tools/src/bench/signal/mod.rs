@@ -3,6 +3,7 @@
 mod cases;
 mod report;
 
+use super::machine::{Machine, check_drops, render};
 use super::{finish, open};
 use crate::cli::BenchSignalOptions;
 use cases::{Case, Effort, Rig};
@@ -31,22 +32,7 @@ fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error
     }
     let why_not_mapped = signals.why_not_mapped().map(str::to_owned);
     drop((rig, signals));
-    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
-        return Err(error.into());
-    }
-    let cuda = context.driver().provider();
-    let report = Report {
-        ok: rows.iter().all(Row::is_measured),
-        software: context.driver().is_software(),
-        device_name: context.device().name()?,
-        driver: cuda.library.to_string(),
-        cuda: cuda.version.map(|version| version.to_string()),
-        why_not_mapped,
-        rows,
-    };
-    let text = match options.run.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report::text(&report),
-    };
-    Ok((text, report.ok))
+    check_drops(context)?;
+    let report = Report { ok: rows.iter().all(Row::is_measured), machine: Machine::of(context)?, why_not_mapped, rows };
+    Ok((render(&options.run, &report, report::text)?, report.ok))
 }

@@ -1,6 +1,7 @@
 //! The figures of `bench signal`, as text and as JSON.
 
 use super::cases::{Case, Figures};
+use crate::bench::machine::Machine;
 use cuda_mem::signal::Placement;
 use serde::Serialize;
 use std::error::Error;
@@ -10,10 +11,8 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) software: bool,
-    pub(super) device_name: String,
-    pub(super) driver: String,
-    pub(super) cuda: Option<String>,
+    #[serde(flatten)]
+    pub(super) machine: Machine,
     pub(super) why_not_mapped: Option<String>,
     pub(super) rows: Vec<Row>,
 }
@@ -96,8 +95,7 @@ impl Row {
 
 /// A table with one line for each case.
 pub(super) fn text(report: &Report) -> String {
-    let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
-    let mut text = format!("{}, driver {}, CUDA {cuda}\n", report.device_name, report.driver);
+    let mut text = report.machine.headline() + "\n";
     text += "single round trips from the CPU and back, in microseconds; for rings also items of 8 bytes per second\n";
     let _ = writeln!(text, "\n{:<40}{:>10}{:>10}{:>18}", "", "median", "p99", "items/s");
     let micros = |time: Option<u64>| time.map_or_else(String::new, |time| format!("{:.2}", time as f64 / 1000.0));
@@ -114,7 +112,7 @@ pub(super) fn text(report: &Report) -> String {
     if let Some(missing) = &report.why_not_mapped {
         let _ = writeln!(text, "\nNothing lies in mapped memory: it needs {missing}.");
     }
-    if report.software {
+    if report.machine.software {
         text += "\nNo GPU was used: the kernels are threads of the software GPU, so the figures are not those of a real device.\n";
     }
     text
@@ -131,10 +129,7 @@ mod tests {
         let flag = Case::Flag { question: Placement::Mapped, answer: Placement::Pinned, in_order: false };
         let report = Report {
             ok: true,
-            software: true,
-            device_name: "a device".to_owned(),
-            driver: "a library".to_owned(),
-            cuda: None,
+            machine: Machine::of_a_test("a device", "a library", None),
             why_not_mapped: Some("a reason".to_owned()),
             rows: vec![
                 Row::new(flag, latency),
