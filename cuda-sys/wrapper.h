@@ -58,13 +58,22 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUgreenCtx_st *CUgreenCtx;
 /** Loaded device code. */
 typedef struct CUmod_st *CUmodule;
+/** A link of device code. */
+typedef struct CUlinkState_st *CUlinkState;
 /** A kernel of a module. */
 typedef struct CUfunc_st *CUfunction;
+/** Device code that is loaded into each context that uses it. */
+typedef struct CUlib_st *CUlibrary;
+/** A kernel of a library, without a context. */
+typedef struct CUkern_st *CUkernel;
 /** Physical memory made by cuMemCreate. */
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 /** A host function run in stream order. */
 typedef void (*CUhostFn)(void *userData);
+
+/** The dynamic shared memory in bytes that a block of a size needs. */
+typedef size_t (*CUoccupancyB2DSize)(int blockSize);
 
 /** Size in bytes of an IPC handle. */
 #define CU_IPC_HANDLE_SIZE 64
@@ -88,6 +97,14 @@ typedef void (*CUhostFn)(void *userData);
 #define CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS 0x2
 /** cuMemCreate: memory for hardware decompression. */
 #define CU_MEM_CREATE_USAGE_HW_DECOMPRESS 0x2
+/** cuGraphConditionalHandleCreate: each launch begins with the default value. */
+#define CU_GRAPH_COND_ASSIGN_DEFAULT 0x1
+/** `extra` of a launch: the end of the list. */
+#define CU_LAUNCH_PARAM_END_AS_INT 0x00
+/** `extra` of a launch: the address of a buffer with all parameters follows. */
+#define CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT 0x01
+/** `extra` of a launch: the address of the buffer's size follows. */
+#define CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT 0x02
 
 /* ---- Enumerations ---- */
 
@@ -702,6 +719,99 @@ typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 } CUdriverProcAddressQueryResult;
 
+/** Attributes of a kernel; sizes in bytes. */
+typedef enum CUfunction_attribute_enum {
+    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
+    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = 2,
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
+    CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
+    CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
+    CU_FUNC_ATTRIBUTE_BINARY_VERSION = 6,
+    CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9,
+    CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET = 10,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH = 11,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT = 12,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH = 13,
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14,
+    CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 15
+} CUfunction_attribute;
+
+/** What a kernel prefers its fast memory for. */
+typedef enum CUfunc_cache_enum {
+    CU_FUNC_CACHE_PREFER_NONE = 0x00,
+    CU_FUNC_CACHE_PREFER_SHARED = 0x01,
+    CU_FUNC_CACHE_PREFER_L1 = 0x02,
+    CU_FUNC_CACHE_PREFER_EQUAL = 0x03
+} CUfunc_cache;
+
+/** When the kernels of a module are loaded. */
+typedef enum CUmoduleLoadingMode_enum {
+    CU_MODULE_EAGER_LOADING = 0x1,
+    CU_MODULE_LAZY_LOADING = 0x2
+} CUmoduleLoadingMode;
+
+/** Whether a kernel is loaded. */
+typedef enum CUfunctionLoadingState_enum {
+    CU_FUNCTION_LOADING_STATE_UNLOADED = 0,
+    CU_FUNCTION_LOADING_STATE_LOADED = 1
+} CUfunctionLoadingState;
+
+/** Options of loading; only those for texts that tell what went wrong. */
+typedef enum CUjit_option_enum {
+    CU_JIT_INFO_LOG_BUFFER = 3,
+    CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES = 4,
+    CU_JIT_ERROR_LOG_BUFFER = 5,
+    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
+} CUjit_option;
+
+/** Attributes of launches; those that nodes of graphs have too. */
+typedef enum CUlaunchAttributeID_enum {
+    CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
+    CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 5,
+    CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
+    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP = 9,
+    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10
+} CUlaunchAttributeID;
+
+/** What is added to a link. */
+typedef enum CUjitInputType_enum {
+    CU_JIT_INPUT_CUBIN = 0,
+    CU_JIT_INPUT_PTX = 1,
+    CU_JIT_INPUT_FATBINARY = 2,
+    CU_JIT_INPUT_OBJECT = 3,
+    CU_JIT_INPUT_LIBRARY = 4
+} CUjitInputType;
+
+/** Options of a library. */
+typedef enum CUlibraryOption_enum {
+    CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0,
+    CU_LIBRARY_BINARY_IS_PRESERVED = 1
+} CUlibraryOption;
+
+/** Which body a conditional node of a graph does. */
+typedef enum CUgraphConditionalNodeType_enum {
+    CU_GRAPH_COND_TYPE_IF = 0,
+    CU_GRAPH_COND_TYPE_WHILE = 1,
+    CU_GRAPH_COND_TYPE_SWITCH = 2
+} CUgraphConditionalNodeType;
+
+/** Flags of the functions on occupancy. */
+typedef enum CUoccupancy_flags_enum {
+    CU_OCCUPANCY_DEFAULT = 0x0,
+    CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE = 0x1
+} CUoccupancy_flags;
+
+/** How a capture's dependencies change. */
+typedef enum CUstreamUpdateCaptureDependencies_flags_enum {
+    CU_STREAM_ADD_CAPTURE_DEPENDENCIES = 0x0,
+    CU_STREAM_SET_CAPTURE_DEPENDENCIES = 0x1
+} CUstreamUpdateCaptureDependencies_flags;
+
 /* ---- Structures ---- */
 
 /** A device's identity. */
@@ -842,6 +952,57 @@ typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
     size_t bytesize;
     CUdeviceptr dptr;
 } CUDA_MEM_ALLOC_NODE_PARAMS;
+
+/** A launch by a node of a graph: `func` or `kern`, which belongs to `ctx` or to the current context. */
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+    CUfunction func;
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    void **kernelParams;
+    void **extra;
+    CUkernel kern;
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS_v2;
+
+/** A value that kernels set and conditional nodes read. */
+typedef cuuint64_t CUgraphConditionalHandle;
+
+/** A conditional node: `phGraph_out` receives the addresses of `size` bodies. */
+typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
+    CUgraphConditionalHandle handle;
+    CUgraphConditionalNodeType type;
+    unsigned int size;
+    CUgraph *phGraph_out;
+    CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
+/** A node of any kind: its type, 12 bytes, the parameters of that type. Releases add kinds, so it has no fields here. */
+struct CUgraphNodeParams_st;
+
+/** The value of an attribute. Releases add members, so it has none here. */
+union CUlaunchAttributeValue_union;
+
+/** An attribute of a launch: its number, and at byte 8 the value. Releases add values, so it has no fields here. */
+struct CUlaunchAttribute_st;
+
+/** The shape, the stream and the attributes of a launch. */
+typedef struct CUlaunchConfig_st {
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    struct CUlaunchAttribute_st *attrs;
+    unsigned int numAttrs;
+} CUlaunchConfig;
 
 /** What became of an update: the result, and the node or edge that prevented it. */
 typedef struct CUgraphExecUpdateResultInfo_st {
@@ -1103,6 +1264,9 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx);
 
 /** Gives the current context's flags. Since CUDA 7.0. */
 CUresult cuCtxGetFlags(unsigned int *flags);
+
+/** Sets the current context's flags. Since CUDA 12.1. */
+CUresult cuCtxSetFlags(unsigned int flags);
 
 /** Gives a number that no other context of the process ever has. Since CUDA 12.0. */
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId);
@@ -1802,21 +1966,244 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 /** Gives memory that graphs do not use back to the system. Since CUDA 11.4. */
 CUresult cuDeviceGraphMemTrim(CUdevice device);
 
-/* ---- Kernels ---- */
+/* ---- Modules ---- */
+
+/** Loads device code from a file. Since CUDA 2.0. */
+CUresult cuModuleLoad(CUmodule *module, const char *fname);
 
 /** Loads device code: PTX text ended with a zero, or a binary. Since CUDA 2.0. */
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
 
+/** As cuModuleLoadData, with options. Since CUDA 2.1. */
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+    void **optionValues);
+
+/** Loads device code from a collection for several devices. Since CUDA 2.0. */
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin);
+
 /** Unloads device code. Since CUDA 2.0. */
 CUresult cuModuleUnload(CUmodule hmod);
 
+/** Tells when kernels are loaded. Since CUDA 11.7. */
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode);
+
 /** Finds a kernel of a module. Since CUDA 2.0. */
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name);
+
+/** Gives the number of a module's kernels. Since CUDA 12.4. */
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod);
+
+/** Gives a module's kernels. Since CUDA 12.4. */
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod);
+
+/** Finds a variable of a module. Since CUDA 3.2. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name);
+
+/* ---- Libraries ---- */
+
+/** Loads device code for all contexts. Since CUDA 12.0. */
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+    unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+    unsigned int numLibraryOptions);
+
+/** As cuLibraryLoadData, from a file. Since CUDA 12.0. */
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+    void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+    unsigned int numLibraryOptions);
+
+/** Unloads a library from all contexts. Since CUDA 12.0. */
+CUresult cuLibraryUnload(CUlibrary library);
+
+/** Begins a link of several images of device code. Since CUDA 6.5. */
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut);
+
+/** Adds an image in memory to a link. Since CUDA 6.5. */
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+    unsigned int numOptions, CUjit_option *options, void **optionValues);
+
+/** Adds an image in a file to a link. Since CUDA 6.5. */
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
+    CUjit_option *options, void **optionValues);
+
+/** Gives the linked image, which ends with the link. Since CUDA 5.5. */
+CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut);
+
+/** Ends a link. Since CUDA 5.5. */
+CUresult cuLinkDestroy(CUlinkState state);
+
+/** Finds a kernel of a library. Since CUDA 12.0. */
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name);
+
+/** Gives the number of a library's kernels. Since CUDA 12.4. */
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib);
+
+/** Gives a library's kernels. Since CUDA 12.4. */
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib);
+
+/** Gives the library's module in the current context. Since CUDA 12.0. */
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library);
+
+/** Finds a variable of a library in the current context. Since CUDA 12.0. */
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name);
+
+/** Finds a managed variable of a library. Since CUDA 12.0. */
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name);
+
+/** Gives a library's kernel in the current context. Since CUDA 12.0. */
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel);
+
+/** Gives the library of a kernel. Since CUDA 12.5. */
+CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel);
+
+/** Gives an attribute of a library's kernel on a device. Since CUDA 12.0. */
+CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev);
+
+/** Sets an attribute of a library's kernel on a device. Since CUDA 12.0. */
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev);
+
+/** Sets what a library's kernel prefers its fast memory for. Since CUDA 12.0. */
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev);
+
+/** Gives the name of a library's kernel. Since CUDA 12.3. */
+CUresult cuKernelGetName(const char **name, CUkernel hfunc);
+
+/** Gives the number of parameters of a library's kernel. Since CUDA 13.2. */
+CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount);
+
+/** Gives the place and the size of a parameter of a library's kernel. Since CUDA 12.4. */
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize);
+
+/* ---- Kernels ---- */
+
+/** Gives an attribute of a kernel. Since CUDA 2.2. */
+CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc);
+
+/** Sets an attribute of a kernel. Since CUDA 9.0. */
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value);
+
+/** Sets what a kernel prefers its fast memory for. Since CUDA 3.0. */
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config);
+
+/** Gives the module of a kernel. Since CUDA 11.0. */
+CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc);
+
+/** Gives the name of a kernel. Since CUDA 12.3. */
+CUresult cuFuncGetName(const char **name, CUfunction hfunc);
+
+/** Gives the number of parameters of a kernel. Since CUDA 13.2. */
+CUresult cuFuncGetParamCount(CUfunction func, size_t *paramCount);
+
+/** Gives the place and the size of a parameter of a kernel. Since CUDA 12.4. */
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize);
+
+/** Tells whether a kernel is loaded. Since CUDA 12.4. */
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function);
+
+/** Loads a kernel. Since CUDA 12.4. */
+CUresult cuFuncLoad(CUfunction function);
 
 /** Runs a kernel in stream order. Since CUDA 4.0. */
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned
     int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void
     **kernelParams, void **extra);
+
+/** Runs a kernel in stream order, with attributes. Since CUDA 11.6. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra);
+
+/** Runs a kernel whose blocks wait for each other. Since CUDA 9.0. */
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream
+    hStream, void **kernelParams);
+
+/** Gives how many blocks of a kernel a multiprocessor runs at once. Since CUDA 6.5. */
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
+    size_t dynamicSMemSize);
+
+/** As cuOccupancyMaxActiveBlocksPerMultiprocessor, with flags. Since CUDA 7.0. */
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,
+    size_t dynamicSMemSize, unsigned int flags);
+
+/** Gives the block size with which most threads run at once. Since CUDA 6.5. */
+CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize
+    blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit);
+
+/** As cuOccupancyMaxPotentialBlockSize, with flags. Since CUDA 7.0. */
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags);
+
+/** Gives the shared memory that is left for each of some blocks of a multiprocessor. Since CUDA 10.2. */
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks,
+    int blockSize);
+
+/** Gives the largest cluster of a launch. Since CUDA 11.7. */
+CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config);
+
+/** Gives how many clusters of a launch run at once. Since CUDA 11.7. */
+CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config);
+
+/* ---- Kernels and conditions in graphs ---- */
+
+/** Adds a launch. Since CUDA 12.0. */
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams);
+
+/** Gives a launch's parameters. Since CUDA 12.0. */
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams);
+
+/** Sets a launch's parameters. Since CUDA 12.0. */
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams);
+
+/** Sets a launch's parameters in an executable graph. Since CUDA 12.0. */
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+    const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams);
+
+/** Gives an attribute of a launch. Since CUDA 11.0. */
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUlaunchAttributeID attr,
+    union CUlaunchAttributeValue_union *value_out);
+
+/** Sets an attribute of a launch. Since CUDA 11.0. */
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUlaunchAttributeID attr,
+    const union CUlaunchAttributeValue_union *value);
+
+/** Gives a launch the attributes of another one. Since CUDA 11.0. */
+CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src);
+
+/** Adds a node of any kind. Since CUDA 12.2. */
+CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, struct CUgraphNodeParams_st *nodeParams);
+
+/** As cuGraphAddNode, with the data of edges. Since CUDA 12.3. */
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    const CUgraphEdgeData *dependencyData, size_t numDependencies, struct CUgraphNodeParams_st *nodeParams);
+
+/** Gives the parameters of a node of any kind. Since CUDA 13.2. */
+CUresult cuGraphNodeGetParams(CUgraphNode hNode, struct CUgraphNodeParams_st *nodeParams);
+
+/** Sets the parameters of a node of any kind. Since CUDA 12.2. */
+CUresult cuGraphNodeSetParams(CUgraphNode hNode, struct CUgraphNodeParams_st *nodeParams);
+
+/** Sets the parameters of a node of any kind in an executable graph. Since CUDA 12.2. */
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+    struct CUgraphNodeParams_st *nodeParams);
+
+/** Writes a graph as a picture, in the language of Graphviz. Since CUDA 11.3. */
+CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags);
+
+/** Makes a value for conditional nodes of a graph. Since CUDA 12.3. */
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
+    unsigned int defaultLaunchValue, unsigned int flags);
+
+/** As cuStreamBeginCapture, into a graph that is there. Since CUDA 12.3. */
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+    const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode);
+
+/** Adds to the nodes that a capture's next node comes after, or replaces them. Since CUDA 11.3. */
+CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
+    unsigned int flags);
+
+/** As cuStreamUpdateCaptureDependencies, with the data of edges. Since CUDA 12.3. */
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
+    const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags);
 
 #ifdef __cplusplus
 }

@@ -147,6 +147,8 @@ typedef int32_t cudamem_status;
  * access does not work, or the program asked to do without the host.
  */
 #define CUDAMEM_ERROR_NO_ACCESS 19
+/** The call needs memory of a pool that sleeps. Wake the pool first (cudamem_pool_wake). */
+#define CUDAMEM_ERROR_ASLEEP 20
 
 /**
  * Returns the name of a status, such as "CUDAMEM_ERROR_DRIVER", or "CUDAMEM_ERROR_UNKNOWN" for a value that this
@@ -1068,6 +1070,76 @@ cudamem_status cudamem_pool_trim(cudamem_resource pool, size_t keep);
  * them; findings go to the callback of cudamem_set_drop_error_callback.
  */
 cudamem_status cudamem_pool_release_unused(cudamem_resource pool);
+
+/* ---- Pools that sleep -----------------------------------------------------------------------------------------------
+ *
+ * A pool of cudamem_pool_create that grows in place, over memory of a device, gives its memory back to the device and
+ * keeps its addresses. When it wakes, it has memory at the same addresses again, with the old contents if they were
+ * saved. So buffers, pointers and recorded graphs stay valid, and other programs use the memory meanwhile.
+ *
+ * While a pool sleeps, allocations from it and work on its buffers are refused with CUDAMEM_ERROR_ASLEEP. A kernel that
+ * uses its memory fails with an illegal address, which ends the context: launch none. Buffers may be destroyed.
+ */
+
+/** The contents are copied to host memory, and back when the pool wakes. The default. */
+#define CUDAMEM_CONTENTS_SAVE 0
+/** The contents are lost. When the pool wakes, its blocks have any contents, as new memory of the driver. */
+#define CUDAMEM_CONTENTS_DISCARD 1
+/** How a pool sleeps. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_sleep_options). */
+    size_t size;
+    /** One of CUDAMEM_CONTENTS_... . */
+    int32_t contents;
+    /** Must be 0. */
+    uint32_t reserved;
+    /**
+     * Where the contents are saved: page-locked memory, or a pool over it. The null handle lets the call allocate such
+     * memory, which takes longer than the copies: half a second for a GiB. So a program whose pools sleep often passes a
+     * pool of page-locked memory that has room already.
+     */
+    cudamem_resource host;
+    /**
+     * How many seconds the call waits for a moment in which no queued work waits for the CPU. 0 for the default, 10
+     * seconds; INFINITY (from math.h) means no limit.
+     */
+    double patience;
+} cudamem_sleep_options;
+
+/** What a pool did when it fell asleep. Sizes are in bytes. */
+typedef struct {
+    /** sizeof(cudamem_slept), set by the program. */
+    size_t size;
+    /** How much lies in host memory. */
+    uint64_t saved;
+    /** How much the device got back. */
+    uint64_t released;
+} cudamem_slept;
+
+/**
+ * Puts a pool to sleep. options may be NULL. slept may be NULL; otherwise set slept->size first. Waits for the work of
+ * the pool's context, and of the primary contexts of other devices with access to the memory. The pool's options and
+ * figures stay as they are.
+ *
+ * Errors leave the pool awake. CUDAMEM_ERROR_UNSUPPORTED if the pool does not grow in place, or lies in host memory.
+ * CUDAMEM_ERROR_INVALID_ARGUMENT if it is asleep, if another thread puts it to sleep or wakes it, if a stream captures a
+ * graph, or if the host memory is not page-locked. CUDAMEM_ERROR_TIMED_OUT if queued work goes on waiting for the CPU.
+ * CUDAMEM_ERROR_OUT_OF_MEMORY if the host has no room for the contents.
+ */
+cudamem_status cudamem_pool_sleep(cudamem_resource pool,
+                                  const cudamem_sleep_options *options,
+                                  cudamem_slept *slept);
+
+/**
+ * Gives a pool that sleeps memory at its addresses again, and restores its contents.
+ *
+ * Errors leave the pool asleep; it may be woken later. CUDAMEM_ERROR_OUT_OF_MEMORY if the device has no room for it.
+ * CUDAMEM_ERROR_INVALID_ARGUMENT if it is awake, or if another thread puts it to sleep or wakes it.
+ */
+cudamem_status cudamem_pool_wake(cudamem_resource pool);
+
+/** Whether a pool sleeps. */
+cudamem_status cudamem_pool_is_asleep(cudamem_resource pool, bool *asleep);
 
 /* ---- Memory by address ----------------------------------------------------------------------------------------------
  *

@@ -171,7 +171,7 @@ pub(crate) unsafe fn take(source: *mut ArrowDeviceArray) -> Outcome<cudamem_arro
         // SAFETY: as above.
         let array = unsafe { DeviceArray::from_raw(source) }?.check()?;
         let node = array.node().clone();
-        Ok(Array::Imported(Mutex::new(Some(array)), node))
+        Ok::<_, Error>(Array::Imported(Mutex::new(Some(array)), node))
     })
 }
 

@@ -88,7 +88,7 @@ pub unsafe extern "C" fn cudamem_arrow_stream_import(
         }
         arrow_stream.write(call::new_handle_with(|| {
             // SAFETY: the header requires a valid stream of arrays.
-            Ok(Arrays(Mutex::new(Some(unsafe { DeviceArrayStream::from_raw(source) }?))))
+            Ok::<_, Error>(Arrays(Mutex::new(Some(unsafe { DeviceArrayStream::from_raw(source) }?))))
         })?);
         Ok(())
     })

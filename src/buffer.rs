@@ -45,7 +45,7 @@ pub extern "C" fn cudamem_buffer_allocate(
     run("cudamem_buffer_allocate", || {
         let buffer = out("buffer", buffer)?;
         let (resource, stream) = (object("resource", resource)?, object("stream", stream)?);
-        buffer.write(call::new_handle_with(|| Ok(Memory::new(resource.allocate(size, &stream)?)))?);
+        buffer.write(call::new_handle_with(|| Ok::<_, Error>(Memory::new(resource.allocate(size, &stream)?)))?);
         Ok(())
     })
 }

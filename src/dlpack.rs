@@ -26,7 +26,6 @@ use cuda_mem::interchange::{Consumer, Copying, ExportOptions, Release, StreamNam
 use cuda_mem::memory::SharedResource;
 use cuda_mem::view::StridedView;
 use cuda_mem::{Error, Stream};
-use std::sync::Arc;
 
 /// A flag of cudamem_dlpack_options: the consumer may only read.
 pub const CUDAMEM_DLPACK_READ_ONLY: u32 = 1;
@@ -192,12 +191,12 @@ struct TensorStandIn<R> {
     said: R,
     original: *mut R,
     delete: fn(*mut R),
-    kept: Arc<AtomicBool>,
+    kept: AtomicBool,
 }
 
 /// Makes a stand-in. Its deleter frees it.
-fn stand_in<R>(said: R, original: *mut R, delete: fn(*mut R), kept: &Arc<AtomicBool>) -> *mut R {
-    Box::into_raw(Box::new(TensorStandIn { said, original, delete, kept: kept.clone() })).cast()
+fn stand_in<R>(said: R, original: *mut R, delete: fn(*mut R)) -> *mut TensorStandIn<R> {
+    Box::into_raw(Box::new(TensorStandIn { said, original, delete, kept: AtomicBool::new(false) }))
 }
 
 /// The deleter of a stand-in. It calls the producer's deleter only if the import kept the tensor.
@@ -233,10 +232,10 @@ fn delete_legacy(tensor: *mut DLManagedTensor) {
 ///
 /// # Safety
 ///
-/// The memory is as the tensor describes it.
+/// The memory is as the tensor describes it. `kept` is a field of the stand-in that the tensor is.
 unsafe fn import(
     tensor: ManagedTensor,
-    kept: &AtomicBool,
+    kept: *const AtomicBool,
     stream: &Stream,
     producer: Option<Use<Stream>>,
     place: &mut core::mem::MaybeUninit<cudamem_view>,
@@ -245,8 +244,12 @@ unsafe fn import(
     // SAFETY: this function's contract.
     let shared = unsafe { checked.into_shared(stream, producer.as_deref()) }?;
     let view: StridedView<'static> = shared.into_view()?;
-    place.write(call::new_handle(view)?);
-    kept.store(true, Ordering::Release);
+    let handle = call::new_handle_with(|| {
+        // SAFETY: the view, which ends later, holds the stand-in (this function's contract).
+        unsafe { &*kept }.store(true, Ordering::Release);
+        Ok::<_, Error>(view)
+    });
+    place.write(handle?);
     Ok(())
 }
 
@@ -280,10 +283,9 @@ pub unsafe extern "C" fn cudamem_view_import_dlpack(
             return Err(one_layout(!tensor.is_null()));
         }
         let (stream, producer) = (object("stream", stream)?, producer_stream(producer)?);
-        let kept = Arc::new(AtomicBool::new(false));
         // SAFETY: the header requires a tensor in the layout of its argument.
         unsafe {
-            let taken = if legacy.is_null() {
+            let (taken, kept) = if legacy.is_null() {
                 check_struct("tensor", tensor)?;
                 // Every version of DLPack begins the tensor with the version.
                 let version = (&raw const (*tensor).version).read();
@@ -293,15 +295,17 @@ pub unsafe extern "C" fn cudamem_view_import_dlpack(
                 let mut said = ptr::read(tensor);
                 said.deleter = Some(give_up::<DLManagedTensorVersioned>);
                 said.manager_ctx = tensor.cast::<c_void>();
-                ManagedTensor::from_versioned(stand_in(said, tensor, delete_versioned, &kept))
+                let ours = stand_in(said, tensor, delete_versioned);
+                (ManagedTensor::from_versioned(ours.cast()), &raw const (*ours).kept)
             } else {
                 check_struct("legacy", legacy)?;
                 let mut said = ptr::read(legacy);
                 said.deleter = Some(give_up::<DLManagedTensor>);
                 said.manager_ctx = legacy.cast::<c_void>();
-                ManagedTensor::from_legacy(stand_in(said, legacy, delete_legacy, &kept))
+                let ours = stand_in(said, legacy, delete_legacy);
+                (ManagedTensor::from_legacy(ours.cast()), &raw const (*ours).kept)
             };
-            import(taken.map_err(Error::from)?, &kept, &stream, producer, view)
+            import(taken.map_err(Error::from)?, kept, &stream, producer, view)
         }
     })
 }

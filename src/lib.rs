@@ -45,6 +45,7 @@ pub mod mapped;
 pub mod objects;
 pub mod pool;
 pub mod pool_figures;
+pub mod pool_sleep;
 pub mod resource;
 pub mod ring;
 pub mod ring_pool;

@@ -3,7 +3,7 @@
 use cuda_mem::cuda_sys::load::WITHOUT_A_GPU;
 
 /// Names that rules and remedies contain.
-const NAMES: [(&str, &str); 25] = [
+const NAMES: [(&str, &str); 27] = [
     ("`copy_from_slice` and `copy_to_slice`", "cudamem_buffer_write and cudamem_buffer_read"),
     ("(copy_to_slice, copy_from_slice)", "(cudamem_buffer_read, cudamem_buffer_write)"),
     ("wrap it in `adaptor::Aligned`", "use cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_ALIGNED"),
@@ -27,6 +27,11 @@ const NAMES: [(&str, &str); 25] = [
     ("from DeviceMemory itself", "from device memory itself"),
     ("put the Fallback over two pools", "put the fallback over two pools"),
     ("(Rust's `Command`, Python's \"spawn\")", "(posix_spawn, Python's \"spawn\")"),
+    ("(Pool::wake)", "(cudamem_pool_wake)"),
+    (
+        "over DeviceMemory with PoolOptions::in_place and a maximum of at least 64 MiB, or over VirtualMemory",
+        "over device memory without CUDAMEM_POOL_REGIONS and with a maximum of at least 64 MiB, or over virtual memory",
+    ),
     ("(Event::with_timing)", "(CUDAMEM_EVENT_TIMING)"),
     ("Stream::synchronize", "cudamem_stream_synchronize"),
     ("Event::synchronize", "cudamem_event_synchronize"),

@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
 use cuda_mem::frames::FrameError;
 use cuda_mem::ipc::ChannelError;
+use cuda_mem::pool::SleepError;
 use cuda_mem::signal::SignalError;
 use cuda_mem::view::ViewError;
 
@@ -58,9 +59,11 @@ pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 18;
 /// One device does not access another device's memory directly, and the call would need it: there is no path, or the
 /// access does not work, or the program asked to do without the host.
 pub const CUDAMEM_ERROR_NO_ACCESS: cudamem_status = 19;
+/// The call needs memory of a pool that sleeps. Wake the pool first (cudamem_pool_wake).
+pub const CUDAMEM_ERROR_ASLEEP: cudamem_status = 20;
 
 /// The name of each status, in the order of the numbers.
-const NAMES: [&CStr; 20] = [
+const NAMES: [&CStr; 21] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
     c"CUDAMEM_ERROR_LOAD",
@@ -81,6 +84,7 @@ const NAMES: [&CStr; 20] = [
     c"CUDAMEM_ERROR_CHANNEL",
     c"CUDAMEM_ERROR_DESCRIPTOR",
     c"CUDAMEM_ERROR_NO_ACCESS",
+    c"CUDAMEM_ERROR_ASLEEP",
 ];
 
 /// The status of an error of cuda-mem.
@@ -102,6 +106,9 @@ pub fn status_of(error: &Error) -> cudamem_status {
             _ => CUDAMEM_ERROR_INVALID_ARGUMENT,
         },
         Error::Peer(_) => CUDAMEM_ERROR_NO_ACCESS,
+        Error::Sleep(SleepError::Asleep { .. }) => CUDAMEM_ERROR_ASLEEP,
+        Error::Sleep(SleepError::Busy { .. }) => CUDAMEM_ERROR_TIMED_OUT,
+        Error::Sleep(_) => CUDAMEM_ERROR_INVALID_ARGUMENT,
         Error::Load(_) => CUDAMEM_ERROR_LOAD,
         Error::MissingSymbol(_) => CUDAMEM_ERROR_MISSING_SYMBOL,
         Error::Driver(_) | Error::NoSuchDevice { .. } => CUDAMEM_ERROR_DRIVER,
@@ -168,7 +175,8 @@ mod tests {
         assert_eq!(name(CUDAMEM_ERROR_SYSTEM), "CUDAMEM_ERROR_SYSTEM");
         assert_eq!(name(CUDAMEM_ERROR_DESCRIPTOR), "CUDAMEM_ERROR_DESCRIPTOR");
         assert_eq!(name(CUDAMEM_ERROR_NO_ACCESS), "CUDAMEM_ERROR_NO_ACCESS");
-        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_NO_ACCESS);
+        assert_eq!(name(CUDAMEM_ERROR_ASLEEP), "CUDAMEM_ERROR_ASLEEP");
+        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_ASLEEP);
         assert_eq!((name(-1), name(i32::MAX)), ("CUDAMEM_ERROR_UNKNOWN".into(), "CUDAMEM_ERROR_UNKNOWN".into()));
     }
 
@@ -185,6 +193,10 @@ mod tests {
         assert_eq!(closed(ChannelError::TimedOut { call: "t", limit: Default::default() }), CUDAMEM_ERROR_TIMED_OUT);
         assert_eq!(closed(ChannelError::Broken { call: "t" }), CUDAMEM_ERROR_CHANNEL);
         assert_eq!(status_of(&DescriptorError::Forged { call: "t" }.into()), CUDAMEM_ERROR_DESCRIPTOR);
+        let sleep = |error: SleepError| status_of(&error.into());
+        assert_eq!(sleep(SleepError::Asleep { call: "t", address: None }), CUDAMEM_ERROR_ASLEEP);
+        assert_eq!(sleep(SleepError::Busy { call: "t", waits: "".into() }), CUDAMEM_ERROR_TIMED_OUT);
+        assert_eq!(sleep(SleepError::Awake { call: "t" }), CUDAMEM_ERROR_INVALID_ARGUMENT);
         assert_eq!(status_of(&Error::ImportedPool { call: "t" }), CUDAMEM_ERROR_UNSUPPORTED);
     }
 }

@@ -10,6 +10,7 @@ use crate::status::cudamem_status;
 use crate::view::{Layout, cudamem_view_layout, numbers};
 use cuda_mem::DataType;
 use cuda_mem::view::{Index, StridedView};
+use smallvec::SmallVec;
 
 /// Makes a handle for a changed copy of a view.
 fn derive(
@@ -18,8 +19,8 @@ fn derive(
     change: impl FnOnce(StridedView<'static>) -> Outcome<StridedView<'static>>,
 ) -> Outcome {
     let result = out("result", result)?;
-    let view = object("view", view)?.clone();
-    result.write(call::new_handle(change(view)?)?);
+    let view = object("view", view)?;
+    result.write(call::new_handle_with(|| change(view.clone()))?);
     Ok(())
 }
 
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn cudamem_view_slice(
     run("cudamem_view_slice", || {
         // SAFETY: the header requires `count` valid entries.
         let indices = unsafe { numbers("indices", indices, count) }?;
-        let indices: Vec<Index> = indices.iter().map(|index| Index::from(*index)).collect();
+        let indices: SmallVec<[Index; 4]> = indices.iter().map(|index| Index::from(*index)).collect();
         derive(view, result, |view| Ok(view.sliced(&indices)?))
     })
 }

@@ -847,6 +847,9 @@ void ucp_worker_destroy(ucp_worker_h worker);
 /** Asks a worker. Since UCX 1.2. */
 ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr);
 
+/** Releases the address that an answer has. Since UCX 1.2. */
+void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t *address);
+
 /** Makes progress, and calls the program's functions; 0 if there was nothing to do. Since UCX 1.2. */
 unsigned ucp_worker_progress(ucp_worker_h worker);
 

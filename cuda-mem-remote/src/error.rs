@@ -45,6 +45,19 @@ pub enum Error {
         /// The time limit.
         after: Duration,
     },
+    /// The connection ended before anything came from the other program.
+    #[error(
+        "{address} refuses a connection over {engine}: {cause}: see that the other program listens there over the same engine, \
+         and that its UCX is the same release"
+    )]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+        /// The engine of this side. Of UCX, with its release.
+        engine: String,
+        /// What ended it.
+        cause: Cause,
+    },
     /// The program at the address is no peer, or another release.
     #[error("{address} {}: this release speaks protocol {ours}", match theirs {
         Some(theirs) => format!("speaks protocol {theirs}"),
@@ -180,6 +193,12 @@ pub enum Cause {
     System {
         /// Which.
         kind: io::ErrorKind,
+    },
+    /// UCX reports an error of the connection.
+    #[error("UCX says {status}")]
+    Ucx {
+        /// Which: `UCS_ERR_...`.
+        status: &'static str,
     },
     /// A message was changed, left out or repeated on its way.
     #[error("a message was changed, left out or repeated on its way")]

@@ -73,6 +73,14 @@ mod shelf;
 mod staging;
 mod wire;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! The function that the fuzz target runs.
+
+    pub use crate::wire::fuzzing::read;
+}
+
 pub use error::{Cause, Error, Result};
 pub use key::Key;
 pub use listener::Listener;

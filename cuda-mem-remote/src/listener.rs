@@ -66,8 +66,14 @@ impl Listener {
                 let address = listening.address;
                 spawn(Box::new(move || {
                     // The queue ends with the listener.
-                    for (address, ends) in peers {
-                        door.greet(address, move |ucx| Ok(ucx.ok_or(Failed::Silent)?.pipe(address, ends)));
+                    for peer in peers {
+                        match peer {
+                            Ok((address, ends)) => {
+                                door.greet(address, move |ucx| Ok(ucx.ok_or(Failed::Silent)?.pipe(address, ends)));
+                            }
+                            // As in a failed handshake.
+                            Err(error) => drop(door.arrived.try_send(Err(error))),
+                        }
                     }
                 }))?;
                 (address, Socket::Ucx { _listening: listening })
@@ -86,7 +92,7 @@ impl Listener {
     /// # Errors
     ///
     /// [`Error::TimedOut`]: no peer came. A connection that failed: [`Error::WrongKey`], [`Error::Release`],
-    /// [`Error::Unreachable`]; call again.
+    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::Ucx`]; call again.
     pub fn accept(&self) -> Result<Peer> {
         const CALL: &str = "Listener::accept";
         self.remote.check(CALL)?;

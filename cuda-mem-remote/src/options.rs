@@ -12,7 +12,7 @@ pub struct RemoteOptions {
     /// After how long without a message a peer counts as gone, at least 2 s. Each peer sends one each second. 5 s at first.
     pub silence: Duration,
     /// The page-locked memory of each connection through which bytes go out, and as much again through which they come in, in
-    /// bytes: whole slots of [`SLOT`](Self::SLOT), at least two. 8 slots at first.
+    /// bytes: whole slots of [`SLOT`](Self::SLOT), at least two. 32 slots, 8 MB, at first.
     pub staging: usize,
     /// What carries the bytes. Sockets at first. Both sides need the same.
     pub engine: Engine,
@@ -50,7 +50,7 @@ impl Default for RemoteOptions {
         Self {
             deadline: Duration::from_secs(10),
             silence: Duration::from_secs(5),
-            staging: 8 * Self::SLOT,
+            staging: 32 * Self::SLOT,
             engine: Engine::default(),
         }
     }

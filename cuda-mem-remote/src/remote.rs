@@ -96,7 +96,7 @@ impl Remote {
     /// # Errors
     ///
     /// [`Error::Unreachable`], [`Error::Release`], [`Error::WrongKey`]. Nobody listens there: [`Error::System`], or over UCX
-    /// [`Error::PeerGone`].
+    /// [`Error::Refused`].
     pub fn connect(&self, address: impl ToSocketAddrs) -> Result<Peer> {
         const CALL: &str = "Remote::connect";
         self.inner.check(CALL)?;
@@ -136,6 +136,7 @@ impl Failed {
             Self::Silent => Error::Unreachable { address, after: remote.options.deadline },
             Self::Release(theirs) => Error::Release { address, theirs, ours: PROTOCOL },
             Self::Key => Error::WrongKey { address },
+            Self::Refused { engine, cause } => Error::Refused { address, engine, cause },
             Self::Broken(cause) => Error::PeerGone { address, cause },
             Self::Engine(error) => *error,
         }

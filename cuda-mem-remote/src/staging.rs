@@ -8,8 +8,11 @@ use cuda_mem::memory::PinnedMemory;
 use cuda_mem::{Context, HostBuffer};
 use std::time::Instant;
 
-/// The size of a slot: a whole number of messages, about 1 MiB.
-pub(crate) const SLOT: usize = 16 * MAX_BYTES;
+/// The size of a slot: a whole number of messages. While the bytes of one slot are sealed, the next is copied.
+pub(crate) const SLOT: usize = 4 * MAX_BYTES;
+
+/// The room in front of a slot's bytes for the head of a message. It keeps the bytes aligned.
+const ROOM: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Staging {
@@ -32,7 +35,7 @@ impl Staging {
         let memory = PinnedMemory::new(context);
         for _ in 0..slots {
             // The queue exists, because this function has its other end.
-            let _ = back.send(HostBuffer::zeroed(&memory, SLOT)?);
+            let _ = back.send(HostBuffer::zeroed(&memory, ROOM + SLOT)?);
         }
         Ok(Self { back, free })
     }
@@ -62,14 +65,22 @@ impl Staging {
 
 impl Slot {
     pub fn bytes(&self) -> &[u8] {
-        self.memory.as_ref().map_or(&[], |memory| &memory[..self.size])
+        self.memory.as_ref().map_or(&[], |memory| &memory[ROOM..][..self.size])
+    }
+
+    /// Puts a head in front of the bytes from `start` on, and returns both. The bytes before them are gone.
+    pub fn behind(&mut self, head: &[u8], start: usize) -> &[u8] {
+        let Some(memory) = &mut self.memory else { return &[] };
+        let (begin, end) = (ROOM + start - head.len(), ROOM + self.size.min(start + MAX_BYTES));
+        memory[begin..][..head.len()].copy_from_slice(head);
+        &memory[begin..end]
     }
 
     /// Adds as many of these bytes as there is room for. Returns the others.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Some(memory) = &mut self.memory else { return bytes };
         let (now, later) = bytes.split_at(bytes.len().min(SLOT - self.size));
-        memory[self.size..][..now.len()].copy_from_slice(now);
+        memory[ROOM + self.size..][..now.len()].copy_from_slice(now);
         self.size += now.len();
         later
     }
@@ -90,7 +101,7 @@ unsafe impl TransferSource<u8> for Slot {
 // SAFETY: as above, and nothing else has access to them.
 unsafe impl TransferDestination<u8> for Slot {
     fn destination(&mut self) -> &mut [u8] {
-        self.memory.as_mut().map_or(&mut [], |memory| &mut memory[..self.size])
+        self.memory.as_mut().map_or(&mut [], |memory| &mut memory[ROOM..][..self.size])
     }
 }
 

@@ -11,6 +11,10 @@ pub const CU_MEMHOSTREGISTER_READ_ONLY: u32 = 8;
 pub const CUDA_EXTERNAL_MEMORY_DEDICATED: u32 = 1;
 pub const CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS: u32 = 2;
 pub const CU_MEM_CREATE_USAGE_HW_DECOMPRESS: u32 = 2;
+pub const CU_GRAPH_COND_ASSIGN_DEFAULT: u32 = 1;
+pub const CU_LAUNCH_PARAM_END_AS_INT: u32 = 0;
+pub const CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT: u32 = 1;
+pub const CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT: u32 = 2;
 /// A device's ordinal, as cuDeviceGet gives it.
 pub type CUdevice = ::core::ffi::c_int;
 /// An address in a device's view of memory.
@@ -112,16 +116,41 @@ pub struct CUmod_st {
 pub type CUmodule = *mut CUmod_st;
 #[repr(C)]
 #[derive(Debug)]
+pub struct CUlinkState_st {
+    _unused: [u8; 0],
+}
+/// A link of device code.
+pub type CUlinkState = *mut CUlinkState_st;
+#[repr(C)]
+#[derive(Debug)]
 pub struct CUfunc_st {
     _unused: [u8; 0],
 }
 /// A kernel of a module.
 pub type CUfunction = *mut CUfunc_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUlib_st {
+    _unused: [u8; 0],
+}
+/// Device code that is loaded into each context that uses it.
+pub type CUlibrary = *mut CUlib_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUkern_st {
+    _unused: [u8; 0],
+}
+/// A kernel of a library, without a context.
+pub type CUkernel = *mut CUkern_st;
 /// Physical memory made by cuMemCreate.
 pub type CUmemGenericAllocationHandle = ::core::ffi::c_ulonglong;
 /// A host function run in stream order.
 pub type CUhostFn = ::core::option::Option<
     unsafe extern "C" fn(userData: *mut ::core::ffi::c_void),
+>;
+/// The dynamic shared memory in bytes that a block of a size needs.
+pub type CUoccupancyB2DSize = ::core::option::Option<
+    unsafe extern "C" fn(blockSize: ::core::ffi::c_int) -> usize,
 >;
 impl cudaError_enum {
     /// The code's name, if this crate knows the code.
@@ -2148,6 +2177,271 @@ impl CUdriverProcAddressQueryResult_enum {
 pub struct CUdriverProcAddressQueryResult_enum(pub ::core::ffi::c_uint);
 /// Why cuGetProcAddress found nothing.
 pub use self::CUdriverProcAddressQueryResult_enum as CUdriverProcAddressQueryResult;
+impl CUfunction_attribute_enum {
+    pub const CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        0,
+    );
+    pub const CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        1,
+    );
+    pub const CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        2,
+    );
+    pub const CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        3,
+    );
+    pub const CU_FUNC_ATTRIBUTE_NUM_REGS: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        4,
+    );
+    pub const CU_FUNC_ATTRIBUTE_PTX_VERSION: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        5,
+    );
+    pub const CU_FUNC_ATTRIBUTE_BINARY_VERSION: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        6,
+    );
+    pub const CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        7,
+    );
+    pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        8,
+    );
+    pub const CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        9,
+    );
+    pub const CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        10,
+    );
+    pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        11,
+    );
+    pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        12,
+    );
+    pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        13,
+    );
+    pub const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        14,
+    );
+    pub const CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: CUfunction_attribute_enum = CUfunction_attribute_enum(
+        15,
+    );
+}
+#[repr(transparent)]
+/// Attributes of a kernel; sizes in bytes.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUfunction_attribute_enum(pub ::core::ffi::c_uint);
+/// Attributes of a kernel; sizes in bytes.
+pub use self::CUfunction_attribute_enum as CUfunction_attribute;
+impl CUfunc_cache_enum {
+    pub const CU_FUNC_CACHE_PREFER_NONE: CUfunc_cache_enum = CUfunc_cache_enum(0);
+    pub const CU_FUNC_CACHE_PREFER_SHARED: CUfunc_cache_enum = CUfunc_cache_enum(1);
+    pub const CU_FUNC_CACHE_PREFER_L1: CUfunc_cache_enum = CUfunc_cache_enum(2);
+    pub const CU_FUNC_CACHE_PREFER_EQUAL: CUfunc_cache_enum = CUfunc_cache_enum(3);
+}
+#[repr(transparent)]
+/// What a kernel prefers its fast memory for.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUfunc_cache_enum(pub ::core::ffi::c_uint);
+/// What a kernel prefers its fast memory for.
+pub use self::CUfunc_cache_enum as CUfunc_cache;
+impl CUmoduleLoadingMode_enum {
+    pub const CU_MODULE_EAGER_LOADING: CUmoduleLoadingMode_enum = CUmoduleLoadingMode_enum(
+        1,
+    );
+    pub const CU_MODULE_LAZY_LOADING: CUmoduleLoadingMode_enum = CUmoduleLoadingMode_enum(
+        2,
+    );
+}
+#[repr(transparent)]
+/// When the kernels of a module are loaded.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmoduleLoadingMode_enum(pub ::core::ffi::c_uint);
+/// When the kernels of a module are loaded.
+pub use self::CUmoduleLoadingMode_enum as CUmoduleLoadingMode;
+impl CUfunctionLoadingState_enum {
+    pub const CU_FUNCTION_LOADING_STATE_UNLOADED: CUfunctionLoadingState_enum = CUfunctionLoadingState_enum(
+        0,
+    );
+    pub const CU_FUNCTION_LOADING_STATE_LOADED: CUfunctionLoadingState_enum = CUfunctionLoadingState_enum(
+        1,
+    );
+}
+#[repr(transparent)]
+/// Whether a kernel is loaded.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUfunctionLoadingState_enum(pub ::core::ffi::c_uint);
+/// Whether a kernel is loaded.
+pub use self::CUfunctionLoadingState_enum as CUfunctionLoadingState;
+impl CUjit_option_enum {
+    pub const CU_JIT_INFO_LOG_BUFFER: CUjit_option_enum = CUjit_option_enum(3);
+    pub const CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: CUjit_option_enum = CUjit_option_enum(
+        4,
+    );
+    pub const CU_JIT_ERROR_LOG_BUFFER: CUjit_option_enum = CUjit_option_enum(5);
+    pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: CUjit_option_enum = CUjit_option_enum(
+        6,
+    );
+}
+#[repr(transparent)]
+/// Options of loading; only those for texts that tell what went wrong.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUjit_option_enum(pub ::core::ffi::c_uint);
+/// Options of loading; only those for texts that tell what went wrong.
+pub use self::CUjit_option_enum as CUjit_option;
+impl CUlaunchAttributeID_enum {
+    pub const CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        1,
+    );
+    pub const CU_LAUNCH_ATTRIBUTE_COOPERATIVE: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        2,
+    );
+    pub const CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        4,
+    );
+    pub const CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        5,
+    );
+    pub const CU_LAUNCH_ATTRIBUTE_PRIORITY: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        8,
+    );
+    pub const CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        9,
+    );
+    pub const CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: CUlaunchAttributeID_enum = CUlaunchAttributeID_enum(
+        10,
+    );
+}
+#[repr(transparent)]
+/// Attributes of launches; those that nodes of graphs have too.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUlaunchAttributeID_enum(pub ::core::ffi::c_uint);
+/// Attributes of launches; those that nodes of graphs have too.
+pub use self::CUlaunchAttributeID_enum as CUlaunchAttributeID;
+impl CUjitInputType_enum {
+    pub const CU_JIT_INPUT_CUBIN: CUjitInputType_enum = CUjitInputType_enum(0);
+    pub const CU_JIT_INPUT_PTX: CUjitInputType_enum = CUjitInputType_enum(1);
+    pub const CU_JIT_INPUT_FATBINARY: CUjitInputType_enum = CUjitInputType_enum(2);
+    pub const CU_JIT_INPUT_OBJECT: CUjitInputType_enum = CUjitInputType_enum(3);
+    pub const CU_JIT_INPUT_LIBRARY: CUjitInputType_enum = CUjitInputType_enum(4);
+}
+#[repr(transparent)]
+/// What is added to a link.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUjitInputType_enum(pub ::core::ffi::c_uint);
+/// What is added to a link.
+pub use self::CUjitInputType_enum as CUjitInputType;
+impl CUlibraryOption_enum {
+    pub const CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: CUlibraryOption_enum = CUlibraryOption_enum(
+        0,
+    );
+    pub const CU_LIBRARY_BINARY_IS_PRESERVED: CUlibraryOption_enum = CUlibraryOption_enum(
+        1,
+    );
+}
+#[repr(transparent)]
+/// Options of a library.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUlibraryOption_enum(pub ::core::ffi::c_uint);
+/// Options of a library.
+pub use self::CUlibraryOption_enum as CUlibraryOption;
+impl CUgraphConditionalNodeType_enum {
+    pub const CU_GRAPH_COND_TYPE_IF: CUgraphConditionalNodeType_enum = CUgraphConditionalNodeType_enum(
+        0,
+    );
+    pub const CU_GRAPH_COND_TYPE_WHILE: CUgraphConditionalNodeType_enum = CUgraphConditionalNodeType_enum(
+        1,
+    );
+    pub const CU_GRAPH_COND_TYPE_SWITCH: CUgraphConditionalNodeType_enum = CUgraphConditionalNodeType_enum(
+        2,
+    );
+}
+#[repr(transparent)]
+/// Which body a conditional node of a graph does.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUgraphConditionalNodeType_enum(pub ::core::ffi::c_uint);
+/// Which body a conditional node of a graph does.
+pub use self::CUgraphConditionalNodeType_enum as CUgraphConditionalNodeType;
+impl CUoccupancy_flags_enum {
+    pub const CU_OCCUPANCY_DEFAULT: CUoccupancy_flags_enum = CUoccupancy_flags_enum(0);
+    pub const CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE: CUoccupancy_flags_enum = CUoccupancy_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUoccupancy_flags_enum> for CUoccupancy_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUoccupancy_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUoccupancy_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUoccupancy_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUoccupancy_flags_enum> for CUoccupancy_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUoccupancy_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUoccupancy_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUoccupancy_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of the functions on occupancy.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUoccupancy_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of the functions on occupancy.
+pub use self::CUoccupancy_flags_enum as CUoccupancy_flags;
+impl CUstreamUpdateCaptureDependencies_flags_enum {
+    pub const CU_STREAM_ADD_CAPTURE_DEPENDENCIES: CUstreamUpdateCaptureDependencies_flags_enum = CUstreamUpdateCaptureDependencies_flags_enum(
+        0,
+    );
+    pub const CU_STREAM_SET_CAPTURE_DEPENDENCIES: CUstreamUpdateCaptureDependencies_flags_enum = CUstreamUpdateCaptureDependencies_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUstreamUpdateCaptureDependencies_flags_enum>
+for CUstreamUpdateCaptureDependencies_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUstreamUpdateCaptureDependencies_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUstreamUpdateCaptureDependencies_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUstreamUpdateCaptureDependencies_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUstreamUpdateCaptureDependencies_flags_enum>
+for CUstreamUpdateCaptureDependencies_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUstreamUpdateCaptureDependencies_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUstreamUpdateCaptureDependencies_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUstreamUpdateCaptureDependencies_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// How a capture's dependencies change.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstreamUpdateCaptureDependencies_flags_enum(pub ::core::ffi::c_uint);
+/// How a capture's dependencies change.
+pub use self::CUstreamUpdateCaptureDependencies_flags_enum as CUstreamUpdateCaptureDependencies_flags;
 /// A device's identity.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -2839,6 +3133,205 @@ impl Default for CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
 }
 /// An allocation by a node of a graph; receives the address.
 pub type CUDA_MEM_ALLOC_NODE_PARAMS = CUDA_MEM_ALLOC_NODE_PARAMS_v1_st;
+/// A launch by a node of a graph: `func` or `kern`, which belongs to `ctx` or to the current context.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+    pub func: CUfunction,
+    pub gridDimX: ::core::ffi::c_uint,
+    pub gridDimY: ::core::ffi::c_uint,
+    pub gridDimZ: ::core::ffi::c_uint,
+    pub blockDimX: ::core::ffi::c_uint,
+    pub blockDimY: ::core::ffi::c_uint,
+    pub blockDimZ: ::core::ffi::c_uint,
+    pub sharedMemBytes: ::core::ffi::c_uint,
+    pub kernelParams: *mut *mut ::core::ffi::c_void,
+    pub extra: *mut *mut ::core::ffi::c_void,
+    pub kern: CUkernel,
+    pub ctx: CUcontext,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_KERNEL_NODE_PARAMS_v2_st",
+    ][::core::mem::size_of::<CUDA_KERNEL_NODE_PARAMS_v2_st>() - 72usize];
+    [
+        "Alignment of CUDA_KERNEL_NODE_PARAMS_v2_st",
+    ][::core::mem::align_of::<CUDA_KERNEL_NODE_PARAMS_v2_st>() - 8usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::func",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, func) - 0usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::gridDimX",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, gridDimX) - 8usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::gridDimY",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, gridDimY) - 12usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::gridDimZ",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, gridDimZ) - 16usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::blockDimX",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, blockDimX) - 20usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::blockDimY",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, blockDimY) - 24usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::blockDimZ",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, blockDimZ) - 28usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::sharedMemBytes",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, sharedMemBytes) - 32usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::kernelParams",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, kernelParams) - 40usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::extra",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, extra) - 48usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::kern",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, kern) - 56usize];
+    [
+        "Offset of field: CUDA_KERNEL_NODE_PARAMS_v2_st::ctx",
+    ][::core::mem::offset_of!(CUDA_KERNEL_NODE_PARAMS_v2_st, ctx) - 64usize];
+};
+impl Default for CUDA_KERNEL_NODE_PARAMS_v2_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A launch by a node of a graph: `func` or `kern`, which belongs to `ctx` or to the current context.
+pub type CUDA_KERNEL_NODE_PARAMS_v2 = CUDA_KERNEL_NODE_PARAMS_v2_st;
+/// A value that kernels set and conditional nodes read.
+pub type CUgraphConditionalHandle = cuuint64_t;
+/// A conditional node: `phGraph_out` receives the addresses of `size` bodies.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_CONDITIONAL_NODE_PARAMS {
+    pub handle: CUgraphConditionalHandle,
+    pub type_: CUgraphConditionalNodeType,
+    pub size: ::core::ffi::c_uint,
+    pub phGraph_out: *mut CUgraph,
+    pub ctx: CUcontext,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_CONDITIONAL_NODE_PARAMS",
+    ][::core::mem::size_of::<CUDA_CONDITIONAL_NODE_PARAMS>() - 32usize];
+    [
+        "Alignment of CUDA_CONDITIONAL_NODE_PARAMS",
+    ][::core::mem::align_of::<CUDA_CONDITIONAL_NODE_PARAMS>() - 8usize];
+    [
+        "Offset of field: CUDA_CONDITIONAL_NODE_PARAMS::handle",
+    ][::core::mem::offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, handle) - 0usize];
+    [
+        "Offset of field: CUDA_CONDITIONAL_NODE_PARAMS::type_",
+    ][::core::mem::offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, type_) - 8usize];
+    [
+        "Offset of field: CUDA_CONDITIONAL_NODE_PARAMS::size",
+    ][::core::mem::offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, size) - 12usize];
+    [
+        "Offset of field: CUDA_CONDITIONAL_NODE_PARAMS::phGraph_out",
+    ][::core::mem::offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out) - 16usize];
+    [
+        "Offset of field: CUDA_CONDITIONAL_NODE_PARAMS::ctx",
+    ][::core::mem::offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, ctx) - 24usize];
+};
+impl Default for CUDA_CONDITIONAL_NODE_PARAMS {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A node of any kind: its type, 12 bytes, the parameters of that type. Releases add kinds, so it has no fields here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraphNodeParams_st {
+    _unused: [u8; 0],
+}
+/// The value of an attribute. Releases add members, so it has none here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUlaunchAttributeValue_union {
+    _unused: [u8; 0],
+}
+/// An attribute of a launch: its number, and at byte 8 the value. Releases add values, so it has no fields here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUlaunchAttribute_st {
+    _unused: [u8; 0],
+}
+/// The shape, the stream and the attributes of a launch.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUlaunchConfig_st {
+    pub gridDimX: ::core::ffi::c_uint,
+    pub gridDimY: ::core::ffi::c_uint,
+    pub gridDimZ: ::core::ffi::c_uint,
+    pub blockDimX: ::core::ffi::c_uint,
+    pub blockDimY: ::core::ffi::c_uint,
+    pub blockDimZ: ::core::ffi::c_uint,
+    pub sharedMemBytes: ::core::ffi::c_uint,
+    pub hStream: CUstream,
+    pub attrs: *mut CUlaunchAttribute_st,
+    pub numAttrs: ::core::ffi::c_uint,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUlaunchConfig_st"][::core::mem::size_of::<CUlaunchConfig_st>() - 56usize];
+    [
+        "Alignment of CUlaunchConfig_st",
+    ][::core::mem::align_of::<CUlaunchConfig_st>() - 8usize];
+    [
+        "Offset of field: CUlaunchConfig_st::gridDimX",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, gridDimX) - 0usize];
+    [
+        "Offset of field: CUlaunchConfig_st::gridDimY",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, gridDimY) - 4usize];
+    [
+        "Offset of field: CUlaunchConfig_st::gridDimZ",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, gridDimZ) - 8usize];
+    [
+        "Offset of field: CUlaunchConfig_st::blockDimX",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, blockDimX) - 12usize];
+    [
+        "Offset of field: CUlaunchConfig_st::blockDimY",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, blockDimY) - 16usize];
+    [
+        "Offset of field: CUlaunchConfig_st::blockDimZ",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, blockDimZ) - 20usize];
+    [
+        "Offset of field: CUlaunchConfig_st::sharedMemBytes",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, sharedMemBytes) - 24usize];
+    [
+        "Offset of field: CUlaunchConfig_st::hStream",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, hStream) - 32usize];
+    [
+        "Offset of field: CUlaunchConfig_st::attrs",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, attrs) - 40usize];
+    [
+        "Offset of field: CUlaunchConfig_st::numAttrs",
+    ][::core::mem::offset_of!(CUlaunchConfig_st, numAttrs) - 48usize];
+};
+impl Default for CUlaunchConfig_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// The shape, the stream and the attributes of a launch.
+pub type CUlaunchConfig = CUlaunchConfig_st;
 /// What became of an update: the result, and the node or edge that prevented it.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
@@ -3899,6 +4392,9 @@ function_table! {
     /// Gives the current context's flags. Since CUDA 7.0.
     #[since(7000)]
     fn cuCtxGetFlags(flags: *mut ::core::ffi::c_uint) -> CUresult;
+    /// Sets the current context's flags. Since CUDA 12.1.
+    #[since(12010)]
+    fn cuCtxSetFlags(flags: ::core::ffi::c_uint) -> CUresult;
     /// Gives a number that no other context of the process ever has. Since CUDA 12.0.
     #[since(12000)]
     fn cuCtxGetId(ctx: CUcontext, ctxId: *mut ::core::ffi::c_ulonglong) -> CUresult;
@@ -5197,15 +5693,39 @@ function_table! {
     /// Gives memory that graphs do not use back to the system. Since CUDA 11.4.
     #[since(11040)]
     fn cuDeviceGraphMemTrim(device: CUdevice) -> CUresult;
+    /// Loads device code from a file. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuModuleLoad(
+        module: *mut CUmodule,
+        fname: *const ::core::ffi::c_char,
+    ) -> CUresult;
     /// Loads device code: PTX text ended with a zero, or a binary. Since CUDA 2.0.
     #[since(2000)]
     fn cuModuleLoadData(
         module: *mut CUmodule,
         image: *const ::core::ffi::c_void,
     ) -> CUresult;
+    /// As cuModuleLoadData, with options. Since CUDA 2.1.
+    #[since(2010)]
+    fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const ::core::ffi::c_void,
+        numOptions: ::core::ffi::c_uint,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Loads device code from a collection for several devices. Since CUDA 2.0.
+    #[since(2000)]
+    fn cuModuleLoadFatBinary(
+        module: *mut CUmodule,
+        fatCubin: *const ::core::ffi::c_void,
+    ) -> CUresult;
     /// Unloads device code. Since CUDA 2.0.
     #[since(2000)]
     fn cuModuleUnload(hmod: CUmodule) -> CUresult;
+    /// Tells when kernels are loaded. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode) -> CUresult;
     /// Finds a kernel of a module. Since CUDA 2.0.
     #[since(2000)]
     fn cuModuleGetFunction(
@@ -5213,6 +5733,225 @@ function_table! {
         hmod: CUmodule,
         name: *const ::core::ffi::c_char,
     ) -> CUresult;
+    /// Gives the number of a module's kernels. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuModuleGetFunctionCount(
+        count: *mut ::core::ffi::c_uint,
+        mod_: CUmodule,
+    ) -> CUresult;
+    /// Gives a module's kernels. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuModuleEnumerateFunctions(
+        functions: *mut CUfunction,
+        numFunctions: ::core::ffi::c_uint,
+        mod_: CUmodule,
+    ) -> CUresult;
+    /// Finds a variable of a module. Since CUDA 3.2.
+    #[since(3020)]
+    fn cuModuleGetGlobal_v2(
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        hmod: CUmodule,
+        name: *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Loads device code for all contexts. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryLoadData(
+        library: *mut CUlibrary,
+        code: *const ::core::ffi::c_void,
+        jitOptions: *mut CUjit_option,
+        jitOptionsValues: *mut *mut ::core::ffi::c_void,
+        numJitOptions: ::core::ffi::c_uint,
+        libraryOptions: *mut CUlibraryOption,
+        libraryOptionValues: *mut *mut ::core::ffi::c_void,
+        numLibraryOptions: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// As cuLibraryLoadData, from a file. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryLoadFromFile(
+        library: *mut CUlibrary,
+        fileName: *const ::core::ffi::c_char,
+        jitOptions: *mut CUjit_option,
+        jitOptionsValues: *mut *mut ::core::ffi::c_void,
+        numJitOptions: ::core::ffi::c_uint,
+        libraryOptions: *mut CUlibraryOption,
+        libraryOptionValues: *mut *mut ::core::ffi::c_void,
+        numLibraryOptions: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Unloads a library from all contexts. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryUnload(library: CUlibrary) -> CUresult;
+    /// Begins a link of several images of device code. Since CUDA 6.5.
+    #[since(6050)]
+    fn cuLinkCreate_v2(
+        numOptions: ::core::ffi::c_uint,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut ::core::ffi::c_void,
+        stateOut: *mut CUlinkState,
+    ) -> CUresult;
+    /// Adds an image in memory to a link. Since CUDA 6.5.
+    #[since(6050)]
+    fn cuLinkAddData_v2(
+        state: CUlinkState,
+        type_: CUjitInputType,
+        data: *mut ::core::ffi::c_void,
+        size: usize,
+        name: *const ::core::ffi::c_char,
+        numOptions: ::core::ffi::c_uint,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Adds an image in a file to a link. Since CUDA 6.5.
+    #[since(6050)]
+    fn cuLinkAddFile_v2(
+        state: CUlinkState,
+        type_: CUjitInputType,
+        path: *const ::core::ffi::c_char,
+        numOptions: ::core::ffi::c_uint,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Gives the linked image, which ends with the link. Since CUDA 5.5.
+    #[since(5050)]
+    fn cuLinkComplete(
+        state: CUlinkState,
+        cubinOut: *mut *mut ::core::ffi::c_void,
+        sizeOut: *mut usize,
+    ) -> CUresult;
+    /// Ends a link. Since CUDA 5.5.
+    #[since(5050)]
+    fn cuLinkDestroy(state: CUlinkState) -> CUresult;
+    /// Finds a kernel of a library. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryGetKernel(
+        pKernel: *mut CUkernel,
+        library: CUlibrary,
+        name: *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Gives the number of a library's kernels. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuLibraryGetKernelCount(
+        count: *mut ::core::ffi::c_uint,
+        lib: CUlibrary,
+    ) -> CUresult;
+    /// Gives a library's kernels. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuLibraryEnumerateKernels(
+        kernels: *mut CUkernel,
+        numKernels: ::core::ffi::c_uint,
+        lib: CUlibrary,
+    ) -> CUresult;
+    /// Gives the library's module in the current context. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryGetModule(pMod: *mut CUmodule, library: CUlibrary) -> CUresult;
+    /// Finds a variable of a library in the current context. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryGetGlobal(
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        library: CUlibrary,
+        name: *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Finds a managed variable of a library. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuLibraryGetManaged(
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        library: CUlibrary,
+        name: *const ::core::ffi::c_char,
+    ) -> CUresult;
+    /// Gives a library's kernel in the current context. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuKernelGetFunction(pFunc: *mut CUfunction, kernel: CUkernel) -> CUresult;
+    /// Gives the library of a kernel. Since CUDA 12.5.
+    #[since(12050)]
+    fn cuKernelGetLibrary(pLib: *mut CUlibrary, kernel: CUkernel) -> CUresult;
+    /// Gives an attribute of a library's kernel on a device. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuKernelGetAttribute(
+        pi: *mut ::core::ffi::c_int,
+        attrib: CUfunction_attribute,
+        kernel: CUkernel,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Sets an attribute of a library's kernel on a device. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuKernelSetAttribute(
+        attrib: CUfunction_attribute,
+        val: ::core::ffi::c_int,
+        kernel: CUkernel,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Sets what a library's kernel prefers its fast memory for. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuKernelSetCacheConfig(
+        kernel: CUkernel,
+        config: CUfunc_cache,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Gives the name of a library's kernel. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuKernelGetName(
+        name: *mut *const ::core::ffi::c_char,
+        hfunc: CUkernel,
+    ) -> CUresult;
+    /// Gives the number of parameters of a library's kernel. Since CUDA 13.2.
+    #[since(13020)]
+    fn cuKernelGetParamCount(kernel: CUkernel, paramCount: *mut usize) -> CUresult;
+    /// Gives the place and the size of a parameter of a library's kernel. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuKernelGetParamInfo(
+        kernel: CUkernel,
+        paramIndex: usize,
+        paramOffset: *mut usize,
+        paramSize: *mut usize,
+    ) -> CUresult;
+    /// Gives an attribute of a kernel. Since CUDA 2.2.
+    #[since(2020)]
+    fn cuFuncGetAttribute(
+        pi: *mut ::core::ffi::c_int,
+        attrib: CUfunction_attribute,
+        hfunc: CUfunction,
+    ) -> CUresult;
+    /// Sets an attribute of a kernel. Since CUDA 9.0.
+    #[since(9000)]
+    fn cuFuncSetAttribute(
+        hfunc: CUfunction,
+        attrib: CUfunction_attribute,
+        value: ::core::ffi::c_int,
+    ) -> CUresult;
+    /// Sets what a kernel prefers its fast memory for. Since CUDA 3.0.
+    #[since(3000)]
+    fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) -> CUresult;
+    /// Gives the module of a kernel. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuFuncGetModule(hmod: *mut CUmodule, hfunc: CUfunction) -> CUresult;
+    /// Gives the name of a kernel. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuFuncGetName(
+        name: *mut *const ::core::ffi::c_char,
+        hfunc: CUfunction,
+    ) -> CUresult;
+    /// Gives the number of parameters of a kernel. Since CUDA 13.2.
+    #[since(13020)]
+    fn cuFuncGetParamCount(func: CUfunction, paramCount: *mut usize) -> CUresult;
+    /// Gives the place and the size of a parameter of a kernel. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuFuncGetParamInfo(
+        func: CUfunction,
+        paramIndex: usize,
+        paramOffset: *mut usize,
+        paramSize: *mut usize,
+    ) -> CUresult;
+    /// Tells whether a kernel is loaded. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuFuncIsLoaded(
+        state: *mut CUfunctionLoadingState,
+        function: CUfunction,
+    ) -> CUresult;
+    /// Loads a kernel. Since CUDA 12.4.
+    #[since(12040)]
+    fn cuFuncLoad(function: CUfunction) -> CUresult;
     /// Runs a kernel in stream order. Since CUDA 4.0.
     #[since(4000)]
     fn cuLaunchKernel(
@@ -5227,5 +5966,213 @@ function_table! {
         hStream: CUstream,
         kernelParams: *mut *mut ::core::ffi::c_void,
         extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Runs a kernel in stream order, with attributes. Since CUDA 11.6.
+    #[since(11060)]
+    fn cuLaunchKernelEx(
+        config: *const CUlaunchConfig,
+        f: CUfunction,
+        kernelParams: *mut *mut ::core::ffi::c_void,
+        extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Runs a kernel whose blocks wait for each other. Since CUDA 9.0.
+    #[since(9000)]
+    fn cuLaunchCooperativeKernel(
+        f: CUfunction,
+        gridDimX: ::core::ffi::c_uint,
+        gridDimY: ::core::ffi::c_uint,
+        gridDimZ: ::core::ffi::c_uint,
+        blockDimX: ::core::ffi::c_uint,
+        blockDimY: ::core::ffi::c_uint,
+        blockDimZ: ::core::ffi::c_uint,
+        sharedMemBytes: ::core::ffi::c_uint,
+        hStream: CUstream,
+        kernelParams: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// Gives how many blocks of a kernel a multiprocessor runs at once. Since CUDA 6.5.
+    #[since(6050)]
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        numBlocks: *mut ::core::ffi::c_int,
+        func: CUfunction,
+        blockSize: ::core::ffi::c_int,
+        dynamicSMemSize: usize,
+    ) -> CUresult;
+    /// As cuOccupancyMaxActiveBlocksPerMultiprocessor, with flags. Since CUDA 7.0.
+    #[since(7000)]
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        numBlocks: *mut ::core::ffi::c_int,
+        func: CUfunction,
+        blockSize: ::core::ffi::c_int,
+        dynamicSMemSize: usize,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Gives the block size with which most threads run at once. Since CUDA 6.5.
+    #[since(6050)]
+    fn cuOccupancyMaxPotentialBlockSize(
+        minGridSize: *mut ::core::ffi::c_int,
+        blockSize: *mut ::core::ffi::c_int,
+        func: CUfunction,
+        blockSizeToDynamicSMemSize: CUoccupancyB2DSize,
+        dynamicSMemSize: usize,
+        blockSizeLimit: ::core::ffi::c_int,
+    ) -> CUresult;
+    /// As cuOccupancyMaxPotentialBlockSize, with flags. Since CUDA 7.0.
+    #[since(7000)]
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        minGridSize: *mut ::core::ffi::c_int,
+        blockSize: *mut ::core::ffi::c_int,
+        func: CUfunction,
+        blockSizeToDynamicSMemSize: CUoccupancyB2DSize,
+        dynamicSMemSize: usize,
+        blockSizeLimit: ::core::ffi::c_int,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Gives the shared memory that is left for each of some blocks of a multiprocessor. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
+        dynamicSmemSize: *mut usize,
+        func: CUfunction,
+        numBlocks: ::core::ffi::c_int,
+        blockSize: ::core::ffi::c_int,
+    ) -> CUresult;
+    /// Gives the largest cluster of a launch. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuOccupancyMaxPotentialClusterSize(
+        clusterSize: *mut ::core::ffi::c_int,
+        func: CUfunction,
+        config: *const CUlaunchConfig,
+    ) -> CUresult;
+    /// Gives how many clusters of a launch run at once. Since CUDA 11.7.
+    #[since(11070)]
+    fn cuOccupancyMaxActiveClusters(
+        numClusters: *mut ::core::ffi::c_int,
+        func: CUfunction,
+        config: *const CUlaunchConfig,
+    ) -> CUresult;
+    /// Adds a launch. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphAddKernelNode_v2(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        nodeParams: *const CUDA_KERNEL_NODE_PARAMS_v2,
+    ) -> CUresult;
+    /// Gives a launch's parameters. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphKernelNodeGetParams_v2(
+        hNode: CUgraphNode,
+        nodeParams: *mut CUDA_KERNEL_NODE_PARAMS_v2,
+    ) -> CUresult;
+    /// Sets a launch's parameters. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphKernelNodeSetParams_v2(
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_KERNEL_NODE_PARAMS_v2,
+    ) -> CUresult;
+    /// Sets a launch's parameters in an executable graph. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphExecKernelNodeSetParams_v2(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_KERNEL_NODE_PARAMS_v2,
+    ) -> CUresult;
+    /// Gives an attribute of a launch. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuGraphKernelNodeGetAttribute(
+        hNode: CUgraphNode,
+        attr: CUlaunchAttributeID,
+        value_out: *mut CUlaunchAttributeValue_union,
+    ) -> CUresult;
+    /// Sets an attribute of a launch. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuGraphKernelNodeSetAttribute(
+        hNode: CUgraphNode,
+        attr: CUlaunchAttributeID,
+        value: *const CUlaunchAttributeValue_union,
+    ) -> CUresult;
+    /// Gives a launch the attributes of another one. Since CUDA 11.0.
+    #[since(11000)]
+    fn cuGraphKernelNodeCopyAttributes(dst: CUgraphNode, src: CUgraphNode) -> CUresult;
+    /// Adds a node of any kind. Since CUDA 12.2.
+    #[since(12020)]
+    fn cuGraphAddNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        nodeParams: *mut CUgraphNodeParams_st,
+    ) -> CUresult;
+    /// As cuGraphAddNode, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphAddNode_v2(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        nodeParams: *mut CUgraphNodeParams_st,
+    ) -> CUresult;
+    /// Gives the parameters of a node of any kind. Since CUDA 13.2.
+    #[since(13020)]
+    fn cuGraphNodeGetParams(
+        hNode: CUgraphNode,
+        nodeParams: *mut CUgraphNodeParams_st,
+    ) -> CUresult;
+    /// Sets the parameters of a node of any kind. Since CUDA 12.2.
+    #[since(12020)]
+    fn cuGraphNodeSetParams(
+        hNode: CUgraphNode,
+        nodeParams: *mut CUgraphNodeParams_st,
+    ) -> CUresult;
+    /// Sets the parameters of a node of any kind in an executable graph. Since CUDA 12.2.
+    #[since(12020)]
+    fn cuGraphExecNodeSetParams(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        nodeParams: *mut CUgraphNodeParams_st,
+    ) -> CUresult;
+    /// Writes a graph as a picture, in the language of Graphviz. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuGraphDebugDotPrint(
+        hGraph: CUgraph,
+        path: *const ::core::ffi::c_char,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Makes a value for conditional nodes of a graph. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphConditionalHandleCreate(
+        pHandle_out: *mut CUgraphConditionalHandle,
+        hGraph: CUgraph,
+        ctx: CUcontext,
+        defaultLaunchValue: ::core::ffi::c_uint,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// As cuStreamBeginCapture, into a graph that is there. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuStreamBeginCaptureToGraph(
+        hStream: CUstream,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        mode: CUstreamCaptureMode,
+    ) -> CUresult;
+    /// Adds to the nodes that a capture's next node comes after, or replaces them. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuStreamUpdateCaptureDependencies(
+        hStream: CUstream,
+        dependencies: *mut CUgraphNode,
+        numDependencies: usize,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// As cuStreamUpdateCaptureDependencies, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuStreamUpdateCaptureDependencies_v2(
+        hStream: CUstream,
+        dependencies: *mut CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        flags: ::core::ffi::c_uint,
     ) -> CUresult;
 }

@@ -70,6 +70,9 @@ public:
 
     bool is_out_of_memory() const noexcept { return status_ == CUDAMEM_ERROR_OUT_OF_MEMORY; }
 
+    /// The call needs memory of a pool that sleeps.
+    bool is_asleep() const noexcept { return status_ == CUDAMEM_ERROR_ASLEEP; }
+
 private:
     cudamem_status status_;
     std::int32_t driver_code_;

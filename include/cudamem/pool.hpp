@@ -35,6 +35,21 @@ public:
         return check(cudamem_pool_release_stream(get(), stream.get()));
     }
 
+    /// Puts the pool to sleep: the device has its memory back, and its addresses stay. `options.size` is set here.
+    result<cudamem_slept> sleep(cudamem_sleep_options options = {}) const
+    {
+        options.size = sizeof options;
+        cudamem_slept slept{};
+        slept.size = sizeof slept;
+        const cudamem_status status = cudamem_pool_sleep(get(), &options, &slept);
+        return detail::give<cudamem_slept>(status, slept);
+    }
+
+    /// Gives a pool that sleeps memory at its addresses again, with the contents that were saved.
+    result<void> wake() const { return check(cudamem_pool_wake(get())); }
+
+    result<bool> is_asleep() const { return detail::get<bool>(cudamem_pool_is_asleep, get()); }
+
     /// Names the block at a device address, for snapshots.
     result<void> set_name(std::uint64_t device_pointer, const char *name) const
     {

@@ -1,6 +1,7 @@
 //! Errors of cuda-mem as exceptions.
 
 use crate::names::in_python;
+use cuda_mem::pool::SleepError;
 use cuda_mem::{Error, Refused};
 use pyo3::prelude::*;
 
@@ -57,7 +58,9 @@ fn class_of(error: &Error) -> &'static str {
         }
         Error::Capturing { .. } => "CaptureError",
         Error::Forked { .. } => "ForkedError",
-        Error::WaitTimedOut(_) => "WaitTimeoutError",
+        Error::WaitTimedOut(_) | Error::Sleep(SleepError::Busy { .. }) => "WaitTimeoutError",
+        Error::Sleep(SleepError::Asleep { .. }) => "AsleepError",
+        Error::Sleep(_) => "SleepError",
         Error::Unsupported { .. } | Error::MissingSymbol(_) => "UnsupportedError",
         Error::Load(_) => "LoadError",
         Error::Driver(_) | Error::NoSuchDevice { .. } | Error::Vkgdr { .. } => "DriverError",

@@ -51,7 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::event::Event;
     #[pymodule_export]
-    use super::pool::{Pool, PoolStatistics, RingPool};
+    use super::pool::{Pool, PoolStatistics, RingPool, Slept};
     #[pymodule_export]
     use super::resource::{
         DeviceMemory, DriverPool, ManagedMemory, MappedMemory, MemoryResource, PinnedMemory, VirtualMemory,

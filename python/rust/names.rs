@@ -1,12 +1,13 @@
 //! The Rust library's names in its error texts, and what stands for them in Python.
 
 /// Names that rules and remedies contain.
-const NAMES: [(&str, &str); 21] = [
+const NAMES: [(&str, &str); 22] = [
     ("`copy_from_slice` and `copy_to_slice`", "copy_from and copy_to"),
     ("(copy_to_slice, copy_from_slice)", "(to_bytes, copy_to, copy_from)"),
     ("raise `PoolOptions::maximum`", "raise its `maximum`"),
     ("(`PoolOptions::maximum`)", "(its `maximum`)"),
     ("PoolOptions::maximum", "its `maximum`"),
+    ("over DeviceMemory with PoolOptions::in_place and a maximum", "over DeviceMemory with a maximum"),
     ("change the sizes in PoolOptions", "change its sizes"),
     ("with Stream::new", "by Stream()"),
     ("(Event::with_timing)", "(Event(timing=True), stream.record(timing=True))"),

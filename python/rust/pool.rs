@@ -5,7 +5,7 @@ use crate::resource::MemoryResource;
 use crate::signals;
 use core::time::Duration;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::pool::{PoolOptions, Reuse, RingOptions, WhenFull};
+use cuda_mem::pool::{Contents, PoolOptions, Reuse, RingOptions, SleepOptions, WhenFull};
 use cuda_mem_dynamic::ResourceType;
 use pyo3::prelude::*;
 
@@ -58,6 +58,27 @@ impl PoolStatistics {
             "PoolStatistics(reserved={}, allocated={}, blocks={}, allocations={}, fragmentation={:.3})",
             self.reserved, self.allocated, self.blocks, self.allocations, self.fragmentation
         )
+    }
+}
+
+/// What a pool did when it fell asleep. Sizes are in bytes.
+#[pyclass(frozen, get_all, module = "cuda_mem")]
+pub struct Slept {
+    /// The contents in host memory.
+    saved: usize,
+    /// The memory that the device got back.
+    released: usize,
+}
+
+#[pymethods]
+impl Slept {
+    #[new]
+    fn new(saved: usize, released: usize) -> Self {
+        Self { saved, released }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Slept(saved={}, released={})", self.saved, self.released)
     }
 }
 
@@ -167,6 +188,60 @@ impl Pool {
     fn release_unused(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome {
         let pool = of(slf.as_super())?;
         Ok(signals::detach(py, || pool.release_unused())??)
+    }
+
+    /// Puts the pool to sleep: its memory goes back to the device, and its addresses stay. After `wake`, buffers, pointers
+    /// and captured graphs are valid again. While it sleeps, allocations and work on its buffers raise AsleepError, and a
+    /// kernel that uses its memory ends the context: launch none. Buffers may be closed. `contents` is "save", which
+    /// copies them to host memory and back, or "discard". `host` is where they are saved: PinnedMemory, or a pool over it,
+    /// which is faster if it has room already. By default the call allocates page-locked memory.
+    ///
+    /// Waits for queued work, and at most `patience` seconds for work that waits for the CPU: WaitTimeoutError, and
+    /// the pool stays awake. Raises SleepError if the pool sleeps already, and UnsupportedError if it does not grow in
+    /// place: over DeviceMemory with a maximum of at least 64 MiB, or VirtualMemory of the device.
+    ///
+    /// >>> pool = cuda_mem.Pool(cuda_mem.DeviceMemory())
+    /// >>> weights = pool.copy_of(b"weights")
+    /// >>> pool.sleep()
+    /// Slept(saved=256, released=2097152)
+    /// >>> pool.wake()
+    /// >>> weights.to_bytes()
+    /// b'weights'
+    #[pyo3(signature = (*, contents = "save", host = None, patience = 10.0))]
+    fn sleep(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        contents: &str,
+        host: Option<&Bound<'_, MemoryResource>>,
+        patience: f64,
+    ) -> Outcome<Slept> {
+        let mut options = SleepOptions::default();
+        options.contents = match contents {
+            "save" => Contents::Save,
+            "discard" => Contents::Discard,
+            other => return Err(refused(format!("contents is {other:?}, but it must be \"save\" or \"discard\""))),
+        };
+        options.patience = Duration::try_from_secs_f64(patience).map_err(|_| {
+            refused(format!("patience is {patience:?}, but it must be a finite number of seconds, 0 or more"))
+        })?;
+        options.host = host.map(|host| host.get().source.share());
+        let pool = of(slf.as_super())?;
+        let slept = signals::detach(py, || pool.sleep(&options))??;
+        Ok(Slept { saved: slept.saved, released: slept.released })
+    }
+
+    /// Gives a pool that sleeps memory at its addresses again, and restores its contents. Raises SleepError if it is
+    /// awake, and OutOfMemoryError if the device has no room: it then sleeps on, and may be woken later.
+    fn wake(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome {
+        let pool = of(slf.as_super())?;
+        Ok(signals::detach(py, || pool.wake())??)
+    }
+
+    /// Whether the pool sleeps.
+    #[getter]
+    fn is_asleep(slf: PyRef<'_, Self>, py: Python<'_>) -> Outcome<bool> {
+        let pool = of(slf.as_super())?;
+        Ok(py.detach(|| pool.is_asleep()))
     }
 
     /// Sets the peaks of the figures to the present values.

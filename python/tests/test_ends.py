@@ -94,6 +94,8 @@ def test_exceptions_are_pythons_own_kinds_too() -> None:
         cuda_mem.SharedError: BufferError,
         cuda_mem.ExchangeError: BufferError,
         cuda_mem.WaitTimeoutError: TimeoutError,
+        cuda_mem.SleepError: RuntimeError,
+        cuda_mem.AsleepError: cuda_mem.SleepError,
         cuda_mem.UnsupportedError: NotImplementedError,
         cuda_mem.DriverError: RuntimeError,
         cuda_mem.ForkedError: RuntimeError,

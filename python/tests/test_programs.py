@@ -28,9 +28,31 @@ def test_a_program_runs_on_the_software_gpu() -> None:
     )
     done = command("cuda_mem.softgpu", "run", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
-    assert "usage" in command("cuda_mem.softgpu", "walk").stderr
+    assert "unrecognized subcommand 'walk'" in command("cuda_mem.softgpu", "walk").stderr
     missing = command("cuda_mem.softgpu", "run", "--", "/there/is/none")
     assert missing.returncode != 0 and "/there/is/none" in missing.stderr and "Traceback" not in missing.stderr
+
+
+def test_misuse_of_the_software_gpu_shows_in_the_exit_status() -> None:
+    program = (
+        "import ctypes, cuda_mem; buffer = cuda_mem.DeviceMemory().allocate(64); "
+        "address = ctypes.c_uint64(buffer.handle); cuda = ctypes.CDLL('libcuda.so.1'); buffer.close(); "
+        "cuda_mem.Stream().synchronize(); cuda.cuMemFree_v2(address)"
+    )
+    done = command("cuda_mem.softgpu", "run", "--devices", "1", "--", sys.executable, "-c", program)
+    assert done.returncode == 66 and "softgpu: the program misused the GPU" in done.stderr, done.stderr
+
+
+def test_the_program_for_ci_runs_from_the_installed_packages(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs/guide/testing-without-a-gpu.md"
+    section = page.read_text().split("\n## In CI\n")[1]
+    (tmp_path / "mean.py").write_text(section.split("\n```python\n")[1].split("\n```")[0])
+    softgpu = Path(sys.executable).with_name("softgpu")
+    done = subprocess.run(
+        [softgpu, "run", "--devices", "1", "--races", "--", sys.executable, "mean.py"],
+        cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_without_the_software_gpu_the_error_says_what_to_install(tmp_path: Path) -> None:
@@ -73,6 +95,16 @@ def test_torch_cupy_and_rmm_get_functions_of_the_pools() -> None:
         address = malloc(1 << 20, 0)
         blocks = importlib.import_module("cuda_mem.torch").snapshot(0).data["statistics"]["blocks"]
         assert blocks["current"] == 1
+        torch = importlib.import_module("cuda_mem.torch")
+        assert torch.sleep(0).saved == 1 << 20 and torch.is_asleep(0)
+        with pytest.raises(cuda_mem.AsleepError, match="wake the pool first"):
+            malloc(1 << 20, 0)
+        with pytest.raises(cuda_mem.ArgumentError, match="asleep already"):
+            torch.sleep(0, contents="discard", patience=0)
+        torch.wake(0)
+        assert not torch.is_asleep(0)
+        with pytest.raises(cuda_mem.ArgumentError, match="contents"):
+            torch.sleep(0, contents="keep")
         free(address, 0)
         with pytest.raises(MemoryError):
             malloc(1 << 40, 0)

@@ -4,10 +4,13 @@ use crate::rig;
 use crate::state::Global;
 use crate::state::contexts;
 use crate::state::graphs::capture;
+use crate::sync::lock;
 use cuda_sys::CUresult;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The result of the code behind a C function. The error is the code that the driver answers.
@@ -159,6 +162,14 @@ fn served<G: Given>(name: &'static str, needs: Needs, body: impl FnOnce(G) -> Re
         Err(_) => CUresult::CUDA_ERROR_UNKNOWN,
     };
     rig::after_waiting(name, code)
+}
+
+/// Prints a text on the standard error stream, once.
+pub(crate) fn tell(text: &str) {
+    static TOLD: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    if lock(&TOLD).get_or_insert_default().insert(text.to_owned()) {
+        eprintln!("{text}");
+    }
 }
 
 /// Fails with CUDA_ERROR_INVALID_VALUE unless a condition holds.

@@ -57,6 +57,12 @@ pub enum Kind {
     UserObject,
     /// A module.
     Module,
+    /// A library of device code.
+    Library,
+    /// A link of device code.
+    Link,
+    /// A variable of a module or a library.
+    Variable,
     /// An open vkgdr handle.
     Vkgdr,
     /// An allocation of vkgdr.
@@ -178,8 +184,14 @@ pub fn ledger() -> Ledger {
     for object in global.user_objects.all() {
         add(Kind::UserObject, object.sequence, 0, global.user_objects.handle(object.sequence), 0);
     }
-    for module in global.modules.all() {
+    for module in global.modules.all().into_iter().filter(|module| !module.of_library) {
         add(Kind::Module, module.sequence, module.context.device, global.modules.handle(module.sequence), 0);
+    }
+    for library in global.libraries.all() {
+        add(Kind::Library, library.sequence, 0, global.libraries.handle(library.sequence), 0);
+    }
+    for link in global.links.all() {
+        add(Kind::Link, link.sequence, link.context.device, global.links.handle(link.sequence), 0);
     }
     for (base, reservation) in lock(&global.reservations).iter() {
         add(Kind::Reservation, reservation.sequence, 0, *base, reservation.size);
@@ -211,6 +223,7 @@ pub fn ledger() -> Ledger {
             Origin::Virtual => Kind::Mapping,
             Origin::Ipc => Kind::IpcMemory,
             Origin::Graph => Kind::GraphMemory,
+            Origin::Variable | Origin::ManagedVariable => Kind::Variable,
         };
         (kind, block.sequence, block.device, block.base, block.size, block.graph.clone())
     });

@@ -8,8 +8,10 @@
 //! another thread's capture. [`faults`] makes calls fail, [`calls`] counts them, [`trace`] records them.
 //!
 //! Device addresses are addresses of this process, so a debugger can show device memory. With [`Settings::strict`] the
-//! CPU faults there. softgpu has a few built-in kernels, which are found by name: an image for cuModuleLoadData is the
-//! text `softgpu kernels`, or PTX text with entries of these names.
+//! CPU faults there. softgpu runs no instruction of device code. It reads which kernels and variables PTX and cubins
+//! declare, and a launch runs the code that is known under the kernel's name: a function of the program
+//! ([`register_kernel`]), one that a library exports ([`Settings::kernels`]), or a built-in one. The text
+//! `softgpu kernels` is an image of all built-in kernels; names after it select some.
 //!
 //! | kernel | parameters | what it does |
 //! |---|---|---|
@@ -64,14 +66,17 @@
 //!
 //! Settings come from [`configure`], or else from the environment: each field of [`Settings`] names its variable. Three
 //! more variables request faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which every
-//! call is appended), and misuse on standard error (`SOFTGPU_REPORT=1`). cuInit fails if a variable cannot be read, and a
-//! line on standard error names it.
+//! call is appended), and misuse on standard error (`SOFTGPU_REPORT=1`) or in a file (its path). cuInit fails if a variable cannot
+//! be read, and a line on standard error names it.
 
 #![allow(clippy::disallowed_types, reason = "the locks of the driver that it stands for")]
 
 mod api;
 mod borrow;
 mod call;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod ledger;
 mod machine;
 mod misuse;
@@ -93,5 +98,6 @@ pub use rig::{
 };
 pub use settings::{Peers, Settings, SettingsError, configure};
 pub use state::graphs::finish_destructors;
+pub use state::kernels::{KernelError, KernelLaunch, Number, register_kernel, register_parameters};
 pub use state::{reset, start_number};
 pub use table::{FUNCTIONS, cuda_symbol, vkgdr_symbol};

@@ -25,7 +25,7 @@ pub struct DeviceIdentity {
 /// ```
 /// let machine = softgpu::machine(&softgpu::Settings::default());
 /// assert_eq!(machine[1].name, "softgpu 1 (host memory)");
-/// assert_eq!(machine[1].uuid, "GPU-736f6674-6770-7520-6465-766963650001");
+/// assert_eq!(machine[1].uuid, "GPU-8114d18a-5192-c30f-32a9-6430fbb54ebf");
 /// ```
 pub fn machine(settings: &Settings) -> Vec<DeviceIdentity> {
     let vulkan = settings.vulkan.then(Vulkan::open).flatten();

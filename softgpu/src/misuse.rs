@@ -5,8 +5,10 @@ use crate::sync::lock;
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A kind of misuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,12 +121,20 @@ impl fmt::Display for MisuseReport {
 const MOST: usize = 1024;
 
 static REPORTS: Mutex<VecDeque<MisuseReport>> = Mutex::new(VecDeque::new());
-/// Whether reports are printed.
-static PRINT: AtomicBool = AtomicBool::new(false);
+
+/// Where each report is also written when the misuse happens.
+enum Written {
+    Nowhere,
+    ToStandardError,
+    ToFile(File),
+}
+
+static WRITTEN: Mutex<Written> = Mutex::new(Written::Nowhere);
 
 /// The misuse since the last [`reset`](crate::reset), oldest first; at most the last 1024 reports.
 ///
-/// With `SOFTGPU_REPORT=1` softgpu also prints each report to standard error when the misuse happens.
+/// With `SOFTGPU_REPORT=1` softgpu also prints each report to standard error when the misuse happens, and with the path of a
+/// file, such as `SOFTGPU_REPORT=/tmp/misuse`, it appends each to that file, as one line.
 pub fn misuse() -> Vec<MisuseReport> {
     lock(&REPORTS).iter().cloned().collect()
 }
@@ -139,7 +149,13 @@ pub extern "C" fn softgpu_misuse_report() -> *mut c_char {
 
 /// Prints reports from now on.
 pub(crate) fn print() {
-    PRINT.store(true, Ordering::Relaxed);
+    *lock(&WRITTEN) = Written::ToStandardError;
+}
+
+/// Appends reports to a file from now on. Several processes may have the same file.
+pub(crate) fn to_file(path: &Path) -> io::Result<()> {
+    *lock(&WRITTEN) = Written::ToFile(OpenOptions::new().create(true).append(true).open(path)?);
+    Ok(())
 }
 
 /// Deletes all reports.
@@ -163,8 +179,11 @@ pub(crate) fn report_after(
     other: Option<&'static str>,
 ) {
     let report = MisuseReport { misuse, call, other, address, block };
-    if PRINT.load(Ordering::Relaxed) {
-        eprintln!("softgpu: {report}");
+    match &mut *lock(&WRITTEN) {
+        Written::Nowhere => {}
+        Written::ToStandardError => eprintln!("softgpu: {report}"),
+        // One write, so that lines of several processes stay whole. A failed write must not disturb the program.
+        Written::ToFile(file) => drop(file.write_all(format!("{report}\n").as_bytes())),
     }
     let mut reports = lock(&REPORTS);
     if reports.len() == MOST {

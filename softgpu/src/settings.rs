@@ -62,6 +62,9 @@ pub struct Settings {
     /// Device attributes with other values, or with `None` if the driver does not know them: older devices and drivers.
     /// `SOFTGPU_ATTRIBUTES`, numbers and values separated by commas, such as `144=0,142=unknown`; by default none.
     pub attributes: Vec<(u32, Option<i32>)>,
+    /// The path of a shared library that exports the code of kernels under their names. The guide shows one.
+    /// `SOFTGPU_KERNELS`, by default none.
+    pub kernels: Option<String>,
 }
 
 /// Which devices can access each other's memory, by their numbers in the machine.
@@ -130,6 +133,7 @@ impl Default for Settings {
             channels: 43,
             seed: None,
             attributes: Vec::new(),
+            kernels: None,
         }
     }
 }
@@ -174,13 +178,14 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// The variables of the environment that softgpu knows: its settings, and the path by which tests and bindings find its
 /// library.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "SOFTGPU_ATOM",
     "SOFTGPU_ATTRIBUTES",
     "SOFTGPU_CHANNELS",
     "SOFTGPU_COHERENT",
     "SOFTGPU_DEVICES",
     "SOFTGPU_FAIL",
+    "SOFTGPU_KERNELS",
     "SOFTGPU_LIBRARY",
     "SOFTGPU_LOCKS",
     "SOFTGPU_MEMORY",
@@ -295,6 +300,7 @@ impl Settings {
             channels: usize::try_from(channels).unwrap_or(usize::MAX),
             seed,
             attributes,
+            kernels: get("SOFTGPU_KERNELS"),
         };
         settings.check(["SOFTGPU_DEVICES", "SOFTGPU_MEMORY", "SOFTGPU_ATOM", "SOFTGPU_VERSION", "SOFTGPU_WITHOUT"])?;
         Ok(settings)

@@ -25,7 +25,7 @@ served! {
         cuDeviceGetAttribute cuDeviceGetPCIBusId cuDeviceGetByPCIBusId cuDeviceCanAccessPeer cuDeviceGetP2PAttribute;
     context: cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxGetState
         cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxCreate_v2 cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy_v2 cuCtxPushCurrent_v2
-        cuCtxPopCurrent_v2 cuCtxSetCurrent cuCtxGetCurrent cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetFlags cuCtxGetId cuCtxGetApiVersion
+        cuCtxPopCurrent_v2 cuCtxSetCurrent cuCtxGetCurrent cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetFlags cuCtxSetFlags cuCtxGetId cuCtxGetApiVersion
         cuCtxSynchronize cuCtxSynchronize_v2 cuCtxGetStreamPriorityRange cuCtxGetLimit cuCtxSetLimit cuCtxEnablePeerAccess cuCtxDisablePeerAccess;
     profiler: ;
     user_object: cuUserObjectCreate cuUserObjectRetain cuUserObjectRelease cuGraphRetainUserObject
@@ -34,7 +34,8 @@ served! {
         cuStreamWaitEvent cuStreamGetPriority cuStreamGetFlags cuStreamGetId cuStreamGetCtx cuStreamGetCtx_v2 cuStreamGetDevice
         cuLaunchHostFunc cuLaunchHostFunc_v2 cuStreamAddCallback cuStreamWaitValue32_v2 cuStreamWaitValue64_v2 cuStreamWriteValue32_v2 cuStreamWriteValue64_v2;
     capture: cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamIsCapturing cuStreamGetCaptureInfo_v2 cuStreamGetCaptureInfo_v3
-        cuThreadExchangeStreamCaptureMode;
+        cuThreadExchangeStreamCaptureMode cuStreamBeginCaptureToGraph cuStreamUpdateCaptureDependencies
+        cuStreamUpdateCaptureDependencies_v2;
     event: cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventRecordWithFlags cuEventQuery cuEventSynchronize
         cuEventElapsedTime cuEventElapsedTime_v2;
     memory: cuMemGetInfo_v2 cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemFree_v2 cuMemGetAddressRange_v2 cuMemAllocManaged;
@@ -72,7 +73,24 @@ served! {
         cuGraphNodeGetEnabled;
     graph: cuGraphCreate cuGraphClone cuGraphNodeFindInClone cuGraphGetNodes cuGraphInstantiateWithFlags cuGraphInstantiateWithParams cuGraphUpload cuGraphLaunch cuGraphExecDestroy cuGraphDestroy
         cuDeviceGetGraphMemAttribute cuDeviceSetGraphMemAttribute cuDeviceGraphMemTrim;
-    kernel: cuModuleLoadData cuModuleUnload cuModuleGetFunction cuLaunchKernel;
+    module: cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetLoadingMode
+        cuModuleGetFunction cuModuleGetFunctionCount cuModuleEnumerateFunctions cuModuleGetGlobal_v2;
+    library: cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel cuLibraryGetKernelCount
+        cuLibraryEnumerateKernels cuLibraryGetModule cuLibraryGetGlobal cuLibraryGetManaged cuKernelGetFunction
+        cuKernelGetLibrary cuKernelGetAttribute cuKernelSetAttribute cuKernelSetCacheConfig cuKernelGetName
+        cuKernelGetParamInfo cuKernelGetParamCount;
+    link: cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy;
+    function: cuFuncGetAttribute cuFuncSetAttribute cuFuncSetCacheConfig cuFuncGetModule cuFuncGetName
+        cuFuncGetParamInfo cuFuncGetParamCount cuFuncIsLoaded cuFuncLoad cuOccupancyMaxActiveBlocksPerMultiprocessor
+        cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags cuOccupancyMaxPotentialBlockSize
+        cuOccupancyMaxPotentialBlockSizeWithFlags cuOccupancyAvailableDynamicSMemPerBlock
+        cuOccupancyMaxPotentialClusterSize cuOccupancyMaxActiveClusters;
+    launch: cuLaunchKernel cuLaunchKernelEx cuLaunchCooperativeKernel;
+    graph_kernels: cuGraphAddKernelNode_v2 cuGraphKernelNodeGetParams_v2 cuGraphKernelNodeSetParams_v2
+        cuGraphExecKernelNodeSetParams_v2 cuGraphConditionalHandleCreate cuGraphAddNode
+        cuGraphAddNode_v2;
+    graph_any: cuGraphKernelNodeGetAttribute cuGraphKernelNodeSetAttribute cuGraphKernelNodeCopyAttributes
+        cuGraphNodeGetParams cuGraphNodeSetParams cuGraphExecNodeSetParams cuGraphDebugDotPrint;
     semaphore: cuImportExternalSemaphore cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync
         cuDestroyExternalSemaphore;
     virtual_memory: cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess

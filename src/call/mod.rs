@@ -17,7 +17,7 @@ use core::time::Duration;
 use cuda_mem::{Error, Refused, check_not_forked};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use structs::{Options, fill, options};
+pub use structs::{Options, check_fill, fill, options};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -132,15 +132,15 @@ pub fn object<H: Handle>(argument: &'static str, handle: H) -> Outcome<Use<H::Ob
 
 /// Makes a handle for an object. If all handles are in use, the object is dropped.
 pub fn new_handle<H: Handle>(object: H::Object) -> Outcome<H> {
-    new_handle_with(|| Ok(object))
+    new_handle_with(|| Ok::<_, Failure>(object))
 }
 
 /// Makes a handle for the object that `make` returns. `make` runs only once a handle is free.
 #[inline]
-pub fn new_handle_with<H: Handle>(make: impl FnOnce() -> cuda_mem::Result<H::Object>) -> Outcome<H> {
+pub fn new_handle_with<H: Handle, E: Into<Failure>>(make: impl FnOnce() -> Result<H::Object, E>) -> Outcome<H> {
     check_not_forked("making a handle")?;
     match handle::insert_with(make) {
-        Ok(made) => Ok(H::new(made?)),
+        Ok(made) => Ok(H::new(made.map_err(Into::into)?)),
         Err(handle::Full) => Err(Failure::NoHandles(H::Object::KIND)),
     }
 }

@@ -32,17 +32,27 @@ pub unsafe fn options<T: Options>(argument: &'static str, options: *const T) -> 
     Ok(ours)
 }
 
+/// Refuses a place for a struct of results that [`fill`] would refuse. For calls that must not fail once they have acted.
+///
+/// # Safety
+///
+/// As [`fill`].
+pub unsafe fn check_fill<T: Options>(argument: &'static str, info: *const T) -> Outcome<usize> {
+    if info.is_null() {
+        return Err(invalid(argument, "NULL", "it must point to where the result goes"));
+    }
+    // SAFETY: this function's contract.
+    unsafe { struct_size(argument, info.cast(), T::FIRST_SIZE, align_of::<T>()) }
+}
+
 /// Fills in the part of a struct of results that the program's struct has room for. Its size field stays.
 ///
 /// # Safety
 ///
 /// As [`options`]; `info` is NULL or writable for as many bytes as it says.
 pub unsafe fn fill<T: Options>(argument: &'static str, info: *mut T, value: T) -> Outcome {
-    if info.is_null() {
-        return Err(invalid(argument, "NULL", "it must point to where the result goes"));
-    }
     // SAFETY: this function's contract.
-    let size = unsafe { struct_size(argument, info.cast(), T::FIRST_SIZE, align_of::<T>()) }?;
+    let size = unsafe { check_fill(argument, info) }?;
     let head = size_of::<usize>();
     let known = size.min(size_of::<T>());
     // SAFETY: both structs have at least `known` bytes, and begin with `head` bytes for the size.

@@ -69,7 +69,7 @@ pub use figure::Figure;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use heap::model::history as heap_history;
-pub use heap::{Claim, Effort, Gather, Heap, HeapFigures, HeapRange, Move};
+pub use heap::{ChunkSizes, Claim, Effort, Gather, Heap, HeapFigures, HeapRange, Move};
 pub use region::{Region, Span};
 pub use ring_queue::{Full, Oldest, RingQueue};
 pub use size_classes::{BlockSize, CLASSES, block_size};

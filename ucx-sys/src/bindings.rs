@@ -3121,6 +3121,12 @@ function_table! {
         worker: ucp_worker_h,
         attr: *mut ucp_worker_attr_t,
     ) -> ucs_status_t;
+    /// Releases the address that an answer has. Since UCX 1.2.
+    #[since(1020)]
+    fn ucp_worker_release_address(
+        worker: ucp_worker_h,
+        address: *mut ucp_address_t,
+    ) -> ();
     /// Makes progress, and calls the program's functions; 0 if there was nothing to do. Since UCX 1.2.
     #[since(1020)]
     fn ucp_worker_progress(worker: ucp_worker_h) -> ::core::ffi::c_uint;

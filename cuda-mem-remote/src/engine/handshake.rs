@@ -25,6 +25,11 @@ pub(crate) enum Failed {
     Release(Option<u16>),
     /// The other side has another key.
     Key,
+    /// The connection ended before anything came.
+    Refused {
+        engine: String,
+        cause: Cause,
+    },
     /// The connection ended.
     Broken(Cause),
     /// The engine refuses.
@@ -40,9 +45,10 @@ pub(super) fn run(
     let mut greeting = [0; 16];
     greeting[..14].copy_from_slice(GREETING);
     greeting[14..].copy_from_slice(&PROTOCOL.to_le_bytes());
-    pipe.sender.send(&greeting).map_err(Failed::Broken)?;
-    let theirs = receive(pipe, until).map_err(|failed| match failed {
+    let sent = pipe.sender.send_bytes(&greeting).map_err(Failed::Broken);
+    let theirs = sent.and_then(|()| receive(pipe, until)).map_err(|failed| match failed {
         Failed::Broken(Cause::Protocol(_)) => Failed::Release(None),
+        Failed::Broken(cause) => Failed::Refused { engine: pipe.engine.clone(), cause },
         other => other,
     })?;
     match theirs.strip_prefix(GREETING) {
@@ -59,7 +65,7 @@ pub(super) fn run(
     while !noise.is_handshake_finished() {
         if noise.is_my_turn() {
             let size = noise.write_message(&[], &mut buffer).map_err(refused)?;
-            pipe.sender.send(&buffer[..size]).map_err(Failed::Broken)?;
+            pipe.sender.send_bytes(&buffer[..size]).map_err(Failed::Broken)?;
         } else {
             let message = receive(pipe, until).map_err(|failed| match failed {
                 // A peer with another key closes the connection.

@@ -35,9 +35,21 @@ pub(crate) struct Connection {
 
 /// Sends messages in order.
 pub(crate) trait Sender: Send {
-    /// Sends a message. Waits while the way is full.
-    fn send(&mut self, message: &[u8]) -> Result<(), Cause>;
+    /// Sends the message that `fill` puts into the engine's memory: it returns the message's size. Waits while the way is full.
+    /// If more messages follow at once, the engine may send this one with the next.
+    fn send(&mut self, more: bool, fill: &mut Fill<'_>) -> Result<(), Cause>;
+
+    /// Sends a message.
+    fn send_bytes(&mut self, message: &[u8]) -> Result<(), Cause> {
+        self.send(false, &mut |memory| {
+            memory[..message.len()].copy_from_slice(message);
+            Ok(message.len())
+        })
+    }
 }
+
+/// Writes a message into memory for [`MAX_SEALED`] bytes.
+pub(crate) type Fill<'a> = dyn FnMut(&mut [u8]) -> Result<usize, Cause> + 'a;
 
 /// Receives messages in order.
 pub(crate) trait Receiver: Send {

@@ -16,9 +16,8 @@ const _: () = assert!(MAX_MESSAGE + TAG <= MAX_SEALED);
 pub(crate) fn connection(mut pipe: Pipe, key: &Key, initiator: bool, until: Instant) -> Result<Connection, Failed> {
     let noise = Arc::new(handshake::run(&mut pipe, key, initiator, until)?);
     let Pipe { address, sender, receiver, closer, engine } = pipe;
-    let sealed = vec![0; MAX_SEALED];
-    let sender = Sealing { pipe: sender, noise: noise.clone(), number: 0, plain: Vec::new(), sealed: sealed.clone() };
-    let receiver = Opening { pipe: receiver, noise, number: 0, plain: sealed };
+    let sender = Sealing { pipe: sender, noise: noise.clone(), number: 0, plain: Vec::new() };
+    let receiver = Opening { pipe: receiver, noise, number: 0, plain: vec![0; MAX_SEALED] };
     let engine = format!("{engine}, sealed by {}", handshake::PATTERN);
     let mut connection = Connection { address, sender, receiver, closer, engine };
     // Whoever replays the first message of another's handshake cannot make this one.
@@ -37,19 +36,25 @@ pub(crate) struct Sealing {
     /// The number of the next message. The other side expects it.
     number: u64,
     plain: Vec<u8>,
-    sealed: Vec<u8>,
 }
 
 impl Sealing {
     /// Sends a message. Waits while the way is full.
     pub fn send(&mut self, message: &Message<'_>) -> Result<(), Cause> {
-        self.plain.clear();
-        let bytes = message.encode(&mut self.plain);
-        self.plain.extend_from_slice(bytes);
-        let sealed = self.noise.write_message(self.number, &self.plain, &mut self.sealed);
-        let size = sealed.map_err(|_| Cause::Protection)?;
+        let mut plain = core::mem::take(&mut self.plain);
+        plain.clear();
+        message.encode(&mut plain);
+        let sent = self.send_encoded(&plain, false);
+        self.plain = plain;
+        sent
+    }
+
+    /// Sends an encoded message. If more follow at once, it may go with the next.
+    pub fn send_encoded(&mut self, plain: &[u8], more: bool) -> Result<(), Cause> {
+        let (noise, number) = (&self.noise, self.number);
         self.number += 1;
-        self.pipe.send(&self.sealed[..size])
+        let seal = |sealed: &mut [u8]| noise.write_message(number, plain, sealed).map_err(|_| Cause::Protection);
+        self.pipe.send(more, &mut { seal })
     }
 }
 

@@ -1,9 +1,9 @@
 //! TCP sockets of the standard library. Each message comes behind its length in two bytes.
 
 use super::handshake::Failed;
-use super::{Closer, LOOK, MAX_SEALED, Pipe, Receiver, Sender};
+use super::{Closer, Fill, LOOK, MAX_SEALED, Pipe, Receiver, Sender};
 use crate::error::Cause;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) fn pipe(stream: TcpStream) -> Result<Pipe, Failed> {
         stream.set_read_timeout(Some(LOOK))?;
         Ok(Pipe {
             address: stream.peer_addr()?,
-            sender: Box::new(Outgoing(stream.try_clone()?)),
+            sender: Box::new(Outgoing { stream: stream.try_clone()?, bytes: Vec::new(), size: 0 }),
             receiver: Box::new(Incoming::new(stream.try_clone()?)),
             closer: Box::new(Socket(stream)),
             engine: "TCP sockets".to_owned(),
@@ -33,21 +33,29 @@ pub(crate) fn pipe(stream: TcpStream) -> Result<Pipe, Failed> {
     made().map_err(Failed::Io)
 }
 
-struct Outgoing(TcpStream);
+/// The most bytes that a message takes on its way.
+const FRAMED: usize = 2 + MAX_SEALED;
+
+/// The messages that go to a socket: up to two in one call of the system.
+struct Outgoing {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    /// What of `bytes` is to be written.
+    size: usize,
+}
 
 impl Sender for Outgoing {
-    fn send(&mut self, message: &[u8]) -> Result<(), Cause> {
-        let length = u16::try_from(message.len()).map_err(|_| Cause::Protection)?.to_be_bytes();
-        let mut parts = &mut [IoSlice::new(&length), IoSlice::new(message)][..];
-        while !parts.is_empty() {
-            match self.0.write_vectored(parts) {
-                Ok(0) => return Err(Cause::Closed),
-                Ok(size) => IoSlice::advance_slices(&mut parts, size),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Cause::of(&error)),
-            }
+    fn send(&mut self, more: bool, fill: &mut Fill<'_>) -> Result<(), Cause> {
+        self.bytes.resize(2 * FRAMED, 0);
+        let (length, message) = self.bytes[self.size..][..FRAMED].split_at_mut(2);
+        let size = fill(message)?;
+        length.copy_from_slice(&u16::try_from(size).map_err(|_| Cause::Protection)?.to_be_bytes());
+        self.size += 2 + size;
+        if more && self.bytes.len() - self.size >= FRAMED {
+            return Ok(());
         }
-        Ok(())
+        let size = core::mem::take(&mut self.size);
+        self.stream.write_all(&self.bytes[..size]).map_err(|error| Cause::of(&error))
     }
 }
 
@@ -62,7 +70,7 @@ struct Incoming {
 
 impl Incoming {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, bytes: vec![0; 4 * (2 + MAX_SEALED)], begin: 0, end: 0 }
+        Self { stream, bytes: vec![0; 4 * FRAMED], begin: 0, end: 0 }
     }
 
     fn size_of_first(&self) -> Option<usize> {
@@ -86,7 +94,7 @@ impl Receiver for Incoming {
                 }
             }
             // Room for one more message.
-            if self.bytes.len() - self.begin < 2 + MAX_SEALED {
+            if self.bytes.len() - self.begin < FRAMED {
                 self.bytes.copy_within(self.begin..self.end, 0);
                 (self.begin, self.end) = (0, self.end - self.begin);
             }

@@ -46,7 +46,10 @@ pub(super) fn run(link: &Link, queue: &Receiver<Landing>) {
             Ok(Landing::Slot { of, memory, to, slot }) => {
                 nap = NAPS.0;
                 match memory.land(to, slot) {
-                    Ok(copy) => flying.push(copy),
+                    Ok(copy) => {
+                        flying.push(copy);
+                        link.look();
+                    }
                     Err(error) => {
                         if failed.insert(of) {
                             end(link, of, Err(error.into()));

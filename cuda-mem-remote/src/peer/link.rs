@@ -38,6 +38,8 @@ pub(crate) enum Outgoing {
         ticket: Box<Ticket>,
     },
     Piece(Box<Piece>),
+    /// What a copy waits for may have come.
+    Look,
     /// Send what is queued, then end.
     Close,
     /// End.
@@ -54,8 +56,6 @@ pub(crate) struct Piece {
     /// `None`: the bytes could not be copied, and whoever sends them knows.
     pub staged: Option<Transfer<Slot>>,
     pub is_last: bool,
-    /// When it was queued.
-    pub since: Instant,
 }
 
 /// What pieces belong to.
@@ -119,6 +119,8 @@ pub(crate) struct Link {
     pub incoming: Staging,
     closer: Box<dyn Closer>,
     writer: Sender<Outgoing>,
+    /// Whether the writer waits for copies, and is not told to look at them yet.
+    waits_for_copies: AtomicBool,
     /// When a close must have ended.
     closes: OnceLock<Instant>,
     state: Mutex<State>,
@@ -141,6 +143,7 @@ impl Link {
             incoming: Staging::new(&remote.context, remote.slots())?,
             closer: connection.closer,
             writer,
+            waits_for_copies: AtomicBool::new(false),
             closes: OnceLock::new(),
             state: Mutex::default(),
             next: AtomicU64::new(1),
@@ -181,6 +184,18 @@ impl Link {
 
     pub fn tell(&self, message: Message<'static>) {
         self.send(Outgoing::Tell(message));
+    }
+
+    /// Says whether the writer waits for copies.
+    pub fn wait_for_copies(&self, waits: bool) {
+        self.waits_for_copies.store(waits, Ordering::Release);
+    }
+
+    /// Bytes have come that the work before a copy may wait for. The writer looks at its copies soon.
+    pub fn look(&self) {
+        if self.waits_for_copies.swap(false, Ordering::AcqRel) {
+            self.send(Outgoing::Look);
+        }
     }
 
     /// How many messages the writer has not sent.

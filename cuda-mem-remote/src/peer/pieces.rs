@@ -36,7 +36,7 @@ pub(super) fn send(
         let staged = link.outgoing.fill(piece as usize, until, late, |slot| copy((start + offset) as usize, slot));
         let (staged, error) = staged.map_or_else(|error| (None, Some(error)), |staged| (Some(staged), None));
         let is_last = error.is_some() || offset + piece == size;
-        link.send(Outgoing::Piece(Box::new(Piece { way, number, offset, staged, is_last, since: Instant::now() })));
+        link.send(Outgoing::Piece(Box::new(Piece { way, number, offset, staged, is_last })));
         if let Some(error) = error {
             return Err(error);
         }

@@ -212,6 +212,7 @@ impl Reader<'_> {
             // A refusal returns the frame, whose drop tells its streams.
             drop(frame.publish());
             drop(filled);
+            self.link.look();
         }
         Ok(())
     }

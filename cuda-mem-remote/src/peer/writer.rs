@@ -19,6 +19,8 @@ pub(super) struct Writer {
     queue: Receiver<Outgoing>,
     /// What is not sent yet, in order.
     pieces: Vec<Piece>,
+    /// When a piece has come, or bytes that its copy may wait for.
+    news: Instant,
     /// Transfers whose rest is not sent, because a piece has failed.
     failed: HashSet<Way>,
     closes: bool,
@@ -32,19 +34,18 @@ enum Next {
     End,
 }
 
-/// How long the thread waits before it looks at a copy again that was queued so long ago. A wake-up by the driver would be a
-/// callback for each piece, and would come after the work that the program has queued behind it.
-fn nap(age: Duration) -> Duration {
-    match age.as_millis() {
-        0 => Duration::from_micros(20),
-        1..20 => Duration::from_micros(200),
-        _ => Duration::from_millis(2),
-    }
+/// How long the thread waits before it looks at its copies again, if so long ago something has come that they may wait for: a
+/// piece, or bytes from the peer. Small copies take less than a wait. A wake-up by the driver would be a callback for each piece,
+/// and would come after the work that the program has queued behind it.
+fn nap(quiet: Duration) -> Duration {
+    let least = Duration::from_micros(20);
+    if quiet < least { Duration::ZERO } else { (quiet / 4).clamp(least, Duration::from_millis(2)) }
 }
 
 impl Writer {
     pub fn new(link: Arc<Link>, sender: Sealing, queue: Receiver<Outgoing>) -> Self {
-        Self { link, sender, queue, pieces: Vec::new(), failed: HashSet::new(), closes: false, lost: Vec::new() }
+        let (pieces, lost) = (Vec::new(), Vec::new());
+        Self { link, sender, queue, pieces, news: Instant::now(), failed: HashSet::new(), closes: false, lost }
     }
 
     pub fn run(mut self) {
@@ -56,8 +57,10 @@ impl Writer {
     fn work(&mut self) -> Result<(), Cause> {
         let mut beat = Instant::now() + HEARTBEAT;
         loop {
-            let look = self.pieces.iter().map(|piece| nap(piece.since.elapsed())).min();
-            match self.queue.recv_deadline(look.map_or(beat, |look| beat.min(Instant::now() + look))) {
+            let waits = !self.pieces.is_empty();
+            self.link.wait_for_copies(waits);
+            let look = waits.then(|| Instant::now() + nap(self.news.elapsed()));
+            match self.queue.recv_deadline(look.map_or(beat, |look| beat.min(look))) {
                 Ok(outgoing) => {
                     if let Next::End = self.take(outgoing)? {
                         return Ok(());
@@ -105,7 +108,11 @@ impl Writer {
             }
             // What the peer has asked for is lost in a close.
             Outgoing::Piece(piece) if self.closes && matches!(piece.way, Way::Fetched { .. }) => self.lost.push(*piece),
-            Outgoing::Piece(piece) => self.pieces.push(*piece),
+            Outgoing::Piece(piece) => {
+                self.pieces.push(*piece);
+                self.news = Instant::now();
+            }
+            Outgoing::Look => self.news = Instant::now(),
             Outgoing::Close => {
                 self.closes = true;
                 let is_fetched = |piece: &mut Piece| matches!(piece.way, Way::Fetched { .. });
@@ -143,7 +150,7 @@ impl Writer {
         let slot = copied.and_then(|()| staged.map(|staged| staged.wait()).transpose());
         if !self.failed.contains(&way) {
             match slot {
-                Ok(Some(slot)) => self.send_bytes(way, number, offset, &slot)?,
+                Ok(Some(slot)) => self.send_bytes(way, number, offset, slot)?,
                 failed => self.fail(way, number, failed.err())?,
             }
         }
@@ -153,14 +160,19 @@ impl Writer {
         Ok(())
     }
 
-    fn send_bytes(&mut self, way: Way, number: u64, offset: u64, slot: &Slot) -> Result<(), Cause> {
-        for (index, bytes) in slot.bytes().chunks(MAX_BYTES).enumerate() {
-            let offset = offset + (index * MAX_BYTES) as u64;
-            self.sender.send(&match way {
-                Way::Frames { lane } => Message::Frame { lane, number, offset, bytes },
-                Way::Fetched { request } => Message::Fetched { request, offset, bytes },
-                Way::Written { request } => Message::Written { request, offset, bytes },
-            })?;
+    fn send_bytes(&mut self, way: Way, number: u64, offset: u64, mut slot: Slot) -> Result<(), Cause> {
+        let (size, mut head) = (slot.bytes().len(), Vec::new());
+        for start in (0..size).step_by(MAX_BYTES) {
+            let offset = offset + start as u64;
+            // The bytes follow where they are.
+            let message = match way {
+                Way::Frames { lane } => Message::Frame { lane, number, offset, bytes: &[] },
+                Way::Fetched { request } => Message::Fetched { request, offset, bytes: &[] },
+                Way::Written { request } => Message::Written { request, offset, bytes: &[] },
+            };
+            head.clear();
+            message.encode(&mut head);
+            self.sender.send_encoded(slot.behind(&head, start), start + MAX_BYTES < size)?;
         }
         Ok(())
     }
@@ -178,5 +190,20 @@ impl Writer {
             Way::Fetched { request } => Message::Refuse { request, why: Refusal::Failed },
             Way::Written { request } => Message::WriteFailed { request },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_takes_long_is_looked_at_rarely_and_never_late() {
+        assert_eq!(nap(Duration::from_micros(19)), Duration::ZERO);
+        for micros in [20, 100, 1000, 5000, 1_000_000] {
+            let (quiet, nap) = (Duration::from_micros(micros), nap(Duration::from_micros(micros)));
+            assert!(nap >= Duration::from_micros(20) && nap <= Duration::from_millis(2), "{quiet:?}: {nap:?}");
+            assert!(nap <= Duration::from_micros(20) || nap <= quiet / 4, "{quiet:?}: {nap:?}");
+        }
     }
 }

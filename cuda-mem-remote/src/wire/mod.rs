@@ -1,5 +1,7 @@
 //! What peers tell each other, as bytes. Nothing here calls a driver or a socket, or has state.
 
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 mod message;
 mod ticket;
 

@@ -4,8 +4,10 @@ use core::fmt;
 use core::ops::Range;
 use ring::hmac;
 
-/// The bytes of a ticket: three numbers, the rights, and a tag.
-pub(crate) const TICKET: usize = 3 * 8 + 1 + TAG;
+/// The bytes of a ticket: what it says, and a tag.
+pub(crate) const TICKET: usize = CLAIM + TAG;
+/// The bytes of what it says: three numbers, and the rights.
+const CLAIM: usize = 3 * 8 + 1;
 /// The bytes of its tag: HMAC-SHA256.
 const TAG: usize = 32;
 
@@ -57,6 +59,13 @@ impl Ticket {
         self.number(2)
     }
 
+    pub(super) fn signed(claim: [u8; CLAIM], key: &hmac::Key) -> Self {
+        let mut bytes = [0; TICKET];
+        bytes[..CLAIM].copy_from_slice(&claim);
+        bytes[CLAIM..].copy_from_slice(hmac::sign(key, &claim).as_ref());
+        Self(bytes)
+    }
+
     fn number(&self, index: usize) -> u64 {
         u64::from_le_bytes(self.0[8 * index..][..8].try_into().expect("eight bytes"))
     }
@@ -80,20 +89,18 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub fn sign(&self, key: &hmac::Key) -> Ticket {
-        let mut bytes = [0; TICKET];
+        let mut bytes = [0; CLAIM];
         let numbers = [self.offer, self.range.start, self.range.end - self.range.start];
         for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             to.copy_from_slice(&number.to_le_bytes());
         }
         bytes[24] = self.rights as u8;
-        let tag = hmac::sign(key, &bytes[..TICKET - TAG]);
-        bytes[TICKET - TAG..].copy_from_slice(tag.as_ref());
-        Ticket(bytes)
+        Ticket::signed(bytes, key)
     }
 
     /// What a ticket says, if this key has signed it.
     pub fn check(ticket: &Ticket, key: &hmac::Key) -> Option<Self> {
-        let (signed, tag) = ticket.0.split_at(TICKET - TAG);
+        let (signed, tag) = ticket.0.split_at(CLAIM);
         hmac::verify(key, signed, tag).ok()?;
         let rights = [Rights::Read, Rights::Write, Rights::ReadWrite].into_iter().find(|&it| it as u8 == signed[24])?;
         let (start, size) = (ticket.number(1), ticket.number(2));

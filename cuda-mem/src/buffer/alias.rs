@@ -1,7 +1,7 @@
 //! A second value for a buffer's memory, for calls of the C library that wait: other threads use the handle meanwhile.
 
 use super::allocation::{Allocation, Foreign, Origin};
-use super::holder::AllocationHolder;
+use super::holder::Hold;
 use super::work::Work;
 use super::{Access, Buffer};
 use crate::Result;
@@ -19,11 +19,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub unsafe fn alias(&self) -> Self {
         // Copies by the two values do not know of each other.
         self.tell_address();
-        let hold = match &self.hold {
-            AllocationHolder::Whole(allocation) => AllocationHolder::Whole(allocation.alias()),
-            AllocationHolder::Part(part) => AllocationHolder::Part(part.share()),
-        };
-        Self::with_work(hold, self.offset, self.length, self.work.alias())
+        Self::with_work(self.hold.alias(), self.offset, self.length, self.work.alias())
     }
 
     /// Takes note of what an [`alias`](Self::alias) has queued, after a success or an error.
@@ -47,11 +43,11 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
 impl Allocation {
     /// The same memory, which the result does not free.
-    fn alias(&self) -> Self {
+    pub(super) fn alias(&self) -> Self {
         let origin = match self.origin() {
             Origin::Resource(resource) => Origin::Resource(resource.clone()),
             Origin::Foreign(Foreign { accessibility, device, .. }) => {
-                Origin::Foreign(Foreign { owner: None, accessibility: *accessibility, device: *device, ordered: None })
+                Origin::Foreign(Foreign::without_owner(*accessibility, *device))
             }
         };
         let mut alias = Self::new(self.block, origin, self.home().clone());

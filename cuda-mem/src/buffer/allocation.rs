@@ -1,9 +1,10 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
+use super::foreign::Owner;
 use super::memory_order::{ALL, MemoryOrder};
 use crate::cpu::host_copy;
 use crate::cpu::thread_slots::ThreadSlot;
-use crate::driver::context::{ForeignOwner, Liveness};
+use crate::driver::context::Liveness;
 use crate::error::callback::{call_back, call_through};
 use crate::error::check_not_forked;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, end_beside_captures, inside_host_function};
@@ -47,12 +48,35 @@ pub(super) enum Origin {
 /// Memory that this crate does not free.
 pub(super) struct Foreign {
     /// Keeps the memory alive, if there is an owner.
-    pub owner: Option<ForeignOwner>,
+    pub owner: Option<Owner>,
     pub accessibility: Accessibility,
     /// The ordinal of the device according to the driver.
     pub device: Option<i32>,
-    /// The stream that orders the owner's free, if known.
-    pub ordered: Option<Stream>,
+    pub free: OwnersFree,
+}
+
+/// When the owner of another library's memory frees it.
+pub(super) enum OwnersFree {
+    /// Perhaps at once.
+    AtOnce,
+    /// In order of the allocation's home stream, which needs no further reference.
+    AtHome,
+    /// In order of a stream.
+    InOrderOf(Stream),
+}
+
+impl OwnersFree {
+    /// In order of `stream`, for memory with this home stream.
+    pub fn in_order_of(stream: &Stream, home: &Stream) -> Self {
+        if stream.is_clone_of(home) { Self::AtHome } else { Self::InOrderOf(stream.clone()) }
+    }
+}
+
+impl Foreign {
+    /// Memory that this crate's value neither owns nor frees.
+    pub fn without_owner(accessibility: Accessibility, device: Option<i32>) -> Self {
+        Self { owner: None, accessibility, device, free: OwnersFree::AtOnce }
+    }
 }
 
 impl Drop for Foreign {
@@ -96,7 +120,10 @@ impl Allocation {
 
     pub fn set_home(&mut self, home: Stream) {
         self.check_held();
-        *self.home = home;
+        let former = core::mem::replace(&mut *self.home, home);
+        if let Origin::Foreign(Foreign { free: free @ OwnersFree::AtHome, .. }) = &mut *self.origin {
+            *free = OwnersFree::InOrderOf(former);
+        }
     }
 
     #[inline]
@@ -302,11 +329,13 @@ impl Allocation {
             // Work cannot use an empty block.
             Origin::Foreign(_) if self.block.size() == 0 => {}
             // The owner may free the memory as soon as this function returns.
-            Origin::Foreign(foreign) if self.home().context().liveness() == Liveness::Alive => match &foreign.ordered {
-                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home().wait_beside_captures()?,
-                Some(stream) if stream == self.home() => {}
-                Some(stream) => stream.order_after_or_wait(self.home())?,
-                None => self.home().wait_beside_captures()?,
+            Origin::Foreign(Foreign { free: OwnersFree::AtHome, .. }) => {}
+            Origin::Foreign(foreign) if self.home().context().liveness() == Liveness::Alive => match &foreign.free {
+                OwnersFree::InOrderOf(stream) if stream == self.home() => {}
+                OwnersFree::InOrderOf(stream) if stream.context().liveness() == Liveness::Alive => {
+                    stream.order_after_or_wait(self.home())?;
+                }
+                _ => self.home().wait_beside_captures()?,
             },
             Origin::Foreign(_) => {}
         }
@@ -353,7 +382,7 @@ impl Allocation {
     /// Moves all contents out.
     #[cold]
     fn take(&mut self) -> Self {
-        let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
+        let nowhere = Foreign::without_owner(Accessibility::default(), None);
         Self {
             block: self.block,
             origin: ManuallyDrop::new(core::mem::replace(&mut *self.origin, Origin::Foreign(nowhere))),

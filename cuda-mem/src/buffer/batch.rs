@@ -3,6 +3,7 @@
 use super::copy::check_apart;
 use super::{Access, Buffer, DeviceRoute, Viewed, route};
 use crate::error::{PeerError, call, or_older};
+use crate::memory::asleep;
 use crate::memory::resource::Kind;
 use crate::stream::host_copies::waits_within;
 use crate::{Context, Error, Result, Stream};
@@ -248,6 +249,10 @@ impl<'buffers> CopyBatch<'buffers> {
         if self.is_empty() {
             return Ok(());
         }
+        // A pool may have fallen asleep since the copies were added.
+        let driver = self.stream.context().driver();
+        let mut all = self.to.iter().chain(&self.from);
+        all.try_for_each(|address| asleep::check("CopyBatch::submit", driver, *address))?;
         self.homes.iter().try_for_each(|home| self.stream.order_work_after(home))?;
         let begun = self.begin();
         // Also after an error, because some copies may have begun.

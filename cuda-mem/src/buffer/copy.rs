@@ -1,5 +1,6 @@
 //! Copies to and from the host, and between buffers.
 
+use super::holder::Hold;
 use super::{Access, Buffer, CopyBatch, bytes_of_mut, route};
 use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
@@ -100,7 +101,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if size == 0 {
             return Ok(());
         }
-        self.post_forgotten()?;
+        self.before_work()?;
         let home = self.stream();
         let _lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
@@ -227,7 +228,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         work: impl FnOnce(&crate::Stream) -> Result<()>,
     ) -> Result<()> {
         let (home, other) = (self.stream(), source.stream());
-        source.post_forgotten()?;
+        source.before_work()?;
         if home == other {
             let begun = self.in_order(work);
             source.note_read_in_order();

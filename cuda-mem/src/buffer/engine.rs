@@ -1,8 +1,10 @@
 //! Buffers for the copies of a copy engine.
 
+use super::holder::Hold;
 use super::memory::Place;
 use super::{Access, Buffer, CpuReady};
 use crate::error::check_not_forked;
+use crate::memory::asleep;
 use crate::memory::resource::Kind;
 use crate::{Result, Stream};
 
@@ -11,6 +13,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub(crate) fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
         check_not_forked(call)?;
         let range = self.span(call, offset, count)?;
+        asleep::check(call, self.context().driver(), self.first_byte())?;
         self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(range.clone()));
         let host = self.host_address();
         Ok(Place {

@@ -1,15 +1,17 @@
 //! Buffers of other libraries' memory.
 
-use super::allocation::{Allocation, Foreign, Origin};
+use super::allocation::{Allocation, Foreign, Origin, OwnersFree};
 use super::cpu_gate::CpuGate;
 use super::creation::check_stream;
-use super::holder::{AllocationHolder, Part};
+use super::holder::Part;
 use super::work::Work;
 use super::{Buffer, SharedBuffer};
 use crate::driver::context::ForeignOwner;
 use crate::memory::resource::{Accessibility, Block, PointerInfo, kind::Any};
 use crate::{Error, Result, Stream};
+use core::ffi::c_void;
 use core::fmt::Debug;
+use core::ptr::NonNull;
 use std::sync::Arc;
 
 /// Where another library claims that its memory lies.
@@ -19,6 +21,43 @@ pub(crate) struct Claim<'a> {
     pub accessibility: Accessibility,
     /// The ordinal of the device, if the claim names one.
     pub device: Option<i32>,
+    /// The producer has made the memory for the importer alone.
+    pub is_ours_alone: bool,
+}
+
+/// What keeps another library's memory alive. Its drop lets the memory go.
+pub(crate) enum Owner {
+    /// A value that others may hold too.
+    Shared(#[expect(dead_code, reason = "held until its drop")] ForeignOwner),
+    /// An object behind a pointer.
+    Single(#[expect(dead_code, reason = "held until its drop")] SingleOwner),
+}
+
+/// An object that only this value ends, by a function. It needs no memory of its own, as a box would.
+pub(crate) struct SingleOwner {
+    object: NonNull<c_void>,
+    end: unsafe fn(NonNull<c_void>),
+}
+
+// SAFETY: the caller of `new` has promised that any thread may end the object. Nothing else is done with it.
+unsafe impl Send for SingleOwner {}
+// SAFETY: as above.
+unsafe impl Sync for SingleOwner {}
+
+impl SingleOwner {
+    /// # Safety
+    ///
+    /// `end` may be called once with `object`, on any thread, and nobody else does so.
+    pub unsafe fn new(object: NonNull<c_void>, end: unsafe fn(NonNull<c_void>)) -> Self {
+        Self { object, end }
+    }
+}
+
+impl Drop for SingleOwner {
+    fn drop(&mut self) {
+        // SAFETY: the caller of `new` has allowed one call, on any thread.
+        unsafe { (self.end)(self.object) };
+    }
 }
 
 impl SharedBuffer<u8, Any> {
@@ -33,7 +72,7 @@ impl SharedBuffer<u8, Any> {
         call: &'static str,
         (pointer, size): (u64, usize),
         said: Claim<'_>,
-        owner: ForeignOwner,
+        owner: Owner,
         stream: &Stream,
         freed_in_order_of: Option<&Stream>,
     ) -> Result<Self> {
@@ -58,15 +97,18 @@ impl SharedBuffer<u8, Any> {
             return Err(Error::invalid(call, "the tensor's device", found, rule));
         }
         let block = info.map_or(Block::EMPTY, |info| info.block(pointer, size));
-        let ordered = freed_in_order_of.cloned();
-        let foreign = Foreign { owner: Some(owner), accessibility, device: ordinal.or(said.device), ordered };
-        let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
+        let free = freed_in_order_of.map_or(OwnersFree::AtOnce, |freed| OwnersFree::in_order_of(freed, stream));
+        let foreign = Foreign { owner: Some(owner), accessibility, device: ordinal.or(said.device), free };
+        let mut allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
+        if !said.is_ours_alone {
+            allocation.expose_foreign();
+        }
         // The producer's work may be queued before the stream. Without an order of the CPU there is none.
         let is_queued = accessibility.device || freed_in_order_of.is_some();
         let waits = is_queued && allocation.block.is_on_cpu();
         let cpu = if waits { CpuGate::behind(stream, Work::new(true)) } else { None };
         let part = Part::shared(Arc::new(allocation), stream).open(cpu);
-        Ok(Buffer::from_hold(AllocationHolder::Part(part), 0, size))
+        Ok(Buffer::from_hold(part, 0, size))
     }
 }
 
@@ -83,9 +125,10 @@ mod tests {
         let bytes = Arc::new(HostBuffer::<u8>::zeroed(&PinnedMemory::new(&context), 4096)?);
         let memory = (bytes.as_ptr().expose_provenance() as u64, bytes.len());
         let import = |accessibility| {
-            let said = Claim { words: &"kDLCPU", accessibility, device: None };
+            let said = Claim { words: &"kDLCPU", accessibility, device: None, is_ours_alone: true };
+            let owner = Owner::Shared(bytes.clone());
             // SAFETY: the owner keeps the bytes, which nobody uses.
-            unsafe { SharedBuffer::foreign_bytes("test", memory, said, bytes.clone(), &stream, None) }
+            unsafe { SharedBuffer::foreign_bytes("test", memory, said, owner, &stream, None) }
         };
         assert_eq!(import(Accessibility::HOST)?.accessibility(), Accessibility::HOST);
         assert_eq!(import(Accessibility::BOTH)?.accessibility(), Accessibility::BOTH);

@@ -21,6 +21,11 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// All of an allocation.
+    pub fn whole(allocation: Allocation) -> Self {
+        Self { allocation: Arc::new(allocation), home: None, exclusive: 0, cpu: None }
+    }
+
     /// A part that others may access too.
     pub fn shared(allocation: Arc<Allocation>, home: &Stream) -> Self {
         let home = Self::own_home(&allocation, home);
@@ -30,11 +35,6 @@ impl Part {
     /// The home stream to keep beside the allocation's. Another value of the same stream may keep more alive.
     fn own_home(allocation: &Allocation, home: &Stream) -> Option<Stream> {
         (!home.is_clone_of(allocation.home())).then(|| home.clone())
-    }
-
-    #[inline]
-    fn home(&self) -> &Stream {
-        self.home.as_ref().unwrap_or_else(|| self.allocation.home())
     }
 
     /// A shared part with the same memory.
@@ -59,10 +59,21 @@ impl Part {
         self
     }
 
-    /// Waits for the work from before the part became shared.
-    #[inline]
-    pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
-        self.cpu.as_ref().map_or(Ok(CpuReady::after_wait()), |gate| gate.pass(self.home()))
+    /// What the CPU must wait for before it accesses the part.
+    pub fn cpu_gate(&self) -> Option<Arc<CpuGate>> {
+        self.cpu.clone()
+    }
+
+    /// Returns the allocation if nothing else holds it.
+    pub fn try_into_whole(self) -> core::result::Result<Allocation, Self> {
+        // With a count of 1 this part is the only holder, and nobody else can clone it.
+        if Arc::strong_count(&self.allocation) != 1 {
+            return Err(self);
+        }
+        let (home, allocation, cpu) = (self.home.clone(), self.allocation.clone(), self.cpu.clone());
+        // The drop orders the part's stream before the allocation's. If it cannot, it keeps the allocation.
+        drop(self);
+        Arc::try_unwrap(allocation).map_err(|allocation| Self { allocation, home, exclusive: 0, cpu })
     }
 
     fn count(&mut self, exclusive: usize) {
@@ -106,15 +117,76 @@ impl Drop for Part {
     }
 }
 
-/// How a buffer holds an allocation. An undivided buffer needs no reference count.
+/// How a buffer holds an allocation: a shared buffer by a [`Part`], an exclusive one by an [`AllocationHolder`].
+pub(super) trait Hold: Sized + Send + Sync {
+    fn allocation(&self) -> &Allocation;
+    fn home(&self) -> &Stream;
+    /// Whether the allocation is undivided.
+    fn is_whole(&self) -> bool;
+    /// Whether [`cpu_ready`](Self::cpu_ready) would return at once.
+    fn is_cpu_ready(&self) -> bool;
+    /// Waits for the work from before the memory became shared. Exclusive memory waits for its home stream instead.
+    fn cpu_ready(&self) -> Result<CpuReady<'_>>;
+    /// The same memory for an alias of the buffer, which frees nothing.
+    fn alias(&self) -> Self;
+    /// Changes the home stream.
+    fn set_home(&mut self, stream: &Stream);
+
+    /// Orders later work on `stream`, after all work so far.
+    fn move_to(&mut self, stream: &Stream) -> Result<()> {
+        // What the former home stream waits for, the new one waits for too.
+        self.allocation().order.after_reads(self.allocation().home(), &ALL);
+        stream.order_after(self.home())?;
+        self.allocation().order.note_work();
+        self.set_home(stream);
+        Ok(())
+    }
+}
+
+impl Hold for Part {
+    #[inline]
+    fn allocation(&self) -> &Allocation {
+        &self.allocation
+    }
+
+    #[inline]
+    fn home(&self) -> &Stream {
+        self.home.as_ref().unwrap_or_else(|| self.allocation.home())
+    }
+
+    #[inline]
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn is_cpu_ready(&self) -> bool {
+        self.cpu.as_ref().is_none_or(|gate| gate.is_open())
+    }
+
+    #[inline]
+    fn cpu_ready(&self) -> Result<CpuReady<'_>> {
+        self.cpu.as_ref().map_or(Ok(CpuReady::after_wait()), |gate| gate.pass(self.home()))
+    }
+
+    fn alias(&self) -> Self {
+        self.share()
+    }
+
+    fn set_home(&mut self, stream: &Stream) {
+        self.home = Self::own_home(&self.allocation, stream);
+    }
+}
+
+/// How an exclusive buffer holds an allocation. An undivided buffer needs no reference count.
 pub(super) enum AllocationHolder {
     Whole(Allocation),
     Part(Part),
 }
 
-impl AllocationHolder {
+impl Hold for AllocationHolder {
     #[inline]
-    pub fn allocation(&self) -> &Allocation {
+    fn allocation(&self) -> &Allocation {
         match self {
             AllocationHolder::Whole(allocation) => allocation,
             AllocationHolder::Part(part) => &part.allocation,
@@ -122,75 +194,55 @@ impl AllocationHolder {
     }
 
     #[inline]
-    pub fn home(&self) -> &Stream {
+    fn home(&self) -> &Stream {
         match self {
             AllocationHolder::Whole(allocation) => allocation.home(),
             AllocationHolder::Part(part) => part.home(),
         }
     }
 
-    /// Whether [`cpu_ready`](Self::cpu_ready) would return at once.
     #[inline]
-    pub fn is_cpu_ready(&self) -> bool {
+    fn is_whole(&self) -> bool {
+        matches!(self, AllocationHolder::Whole(_))
+    }
+
+    #[inline]
+    fn is_cpu_ready(&self) -> bool {
         match self {
             AllocationHolder::Whole(_) => true,
-            AllocationHolder::Part(part) => part.cpu.as_ref().is_none_or(|gate| gate.is_open()),
+            AllocationHolder::Part(part) => part.is_cpu_ready(),
         }
     }
 
-    /// Waits for the work from before the memory became shared. Exclusive memory waits for its home stream instead.
     #[inline]
-    pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
+    fn cpu_ready(&self) -> Result<CpuReady<'_>> {
         match self {
             AllocationHolder::Whole(_) => Ok(CpuReady::after_wait()),
             AllocationHolder::Part(part) => part.cpu_ready(),
         }
     }
 
-    /// What the CPU must wait for before it accesses shared memory.
-    pub fn cpu_gate(&self) -> Option<Arc<CpuGate>> {
+    fn alias(&self) -> Self {
         match self {
-            AllocationHolder::Whole(_) => None,
-            AllocationHolder::Part(part) => part.cpu.clone(),
+            AllocationHolder::Whole(allocation) => AllocationHolder::Whole(allocation.alias()),
+            AllocationHolder::Part(part) => AllocationHolder::Part(part.share()),
         }
     }
 
+    fn set_home(&mut self, stream: &Stream) {
+        match self {
+            AllocationHolder::Whole(allocation) => allocation.set_home(stream.clone()),
+            AllocationHolder::Part(part) => part.set_home(stream),
+        }
+    }
+}
+
+impl AllocationHolder {
     /// Converts to a part, which permits several holders.
     pub fn into_part(self) -> Part {
         match self {
-            AllocationHolder::Whole(allocation) => {
-                Part { allocation: Arc::new(allocation), home: None, exclusive: 0, cpu: None }
-            }
+            AllocationHolder::Whole(allocation) => Part::whole(allocation),
             AllocationHolder::Part(part) => part,
         }
-    }
-
-    /// Returns the allocation if nothing else holds it.
-    pub fn try_into_whole(self) -> core::result::Result<Allocation, Self> {
-        match self {
-            AllocationHolder::Whole(allocation) => Ok(allocation),
-            // With a count of 1 this part is the only holder, and nobody else can clone it.
-            AllocationHolder::Part(part) if Arc::strong_count(&part.allocation) == 1 => {
-                let (home, allocation, cpu) = (part.home.clone(), part.allocation.clone(), part.cpu.clone());
-                // The drop orders the part's stream before the allocation's. If it cannot, it keeps the allocation.
-                drop(part);
-                Arc::try_unwrap(allocation)
-                    .map_err(|allocation| AllocationHolder::Part(Part { allocation, home, exclusive: 0, cpu }))
-            }
-            part => Err(part),
-        }
-    }
-
-    /// Orders later work on `stream`, after all work so far.
-    pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
-        // What the former home stream waits for, the new one waits for too.
-        self.allocation().order.after_reads(self.allocation().home(), &ALL);
-        stream.order_after(self.home())?;
-        self.allocation().order.note_work();
-        match self {
-            AllocationHolder::Whole(allocation) => allocation.set_home(stream.clone()),
-            AllocationHolder::Part(part) => part.home = Part::own_home(&part.allocation, stream),
-        }
-        Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! Slices of buffers for the CPU, if it can address the memory.
 
-use super::holder::AllocationHolder;
+use super::holder::Hold;
 use super::{Access, Buffer};
 use crate::Result;
 use crate::cpu::borrowed::{Borrowed, check_read};
+use crate::memory::asleep;
 use crate::memory::resource::{HostAccessible, Kind};
 use bytemuck::AnyBitPattern;
 use core::fmt;
@@ -87,9 +88,11 @@ impl<T, K: HostAccessible> Buffer<T, K> {
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Flushes the writes of forgotten guards before device work; a later flush would overwrite that work's writes.
+    /// Called before device work: refuses memory of a pool that sleeps, and flushes the writes of forgotten guards, which a
+    /// later flush would write over those of the work.
     #[inline]
-    pub(crate) fn post_forgotten(&self) -> Result<()> {
+    pub(crate) fn before_work(&self) -> Result<()> {
+        asleep::check("work on a buffer", self.context().driver(), self.first_byte())?;
         if self.hold.allocation().is_posted() { Ok(()) } else { self.post_all() }
     }
 
@@ -116,7 +119,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub(crate) fn fence_forgotten(&self) {
         let allocation = self.hold.allocation();
         allocation.fence_forgotten();
-        if self.is_coherent() && matches!(self.hold, AllocationHolder::Whole(_)) {
+        if self.is_coherent() && self.hold.is_whole() {
             // No guard lives: it would borrow this buffer.
             allocation.note_posted(allocation.block.size());
         }

@@ -1,7 +1,7 @@
 //! For bindings to other languages, which keep each buffer in place: a move costs more than a pool's allocation.
 
 use super::Buffer;
-use super::holder::AllocationHolder;
+use super::holder::{AllocationHolder, Hold};
 use crate::memory::resource::{Kind, ResourceHandle};
 use crate::{Result, Stream};
 

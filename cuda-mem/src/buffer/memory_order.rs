@@ -4,6 +4,7 @@
 //! reports nothing. For other memory, each copy orders the two streams.
 
 use super::accesses::{Accesses, ReadAfter};
+use super::holder::Hold;
 use super::{Access, Buffer};
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::inside_host_function;
@@ -219,7 +220,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// stream wait for the reads of other streams.
     #[inline]
     pub(super) fn prepare_bytes(&self, bytes: &Range<usize>) -> Result<()> {
-        self.post_forgotten()?;
+        self.before_work()?;
         if captures_under_way() {
             // A launch of the graph reports nothing.
             self.tell_address();

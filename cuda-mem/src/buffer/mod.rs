@@ -64,7 +64,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use creation::{check_home, check_stream};
 use cuda_sys::CUdeviceptr;
-use holder::AllocationHolder;
+use holder::{AllocationHolder, Hold, Part};
 
 pub use crate::error::Refused;
 pub use allocate::Allocate;
@@ -73,7 +73,7 @@ pub(crate) use batch::not_open;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use cell::{SharedCell, SharedWord};
 pub(crate) use cpu_gate::CpuReady;
-pub(crate) use foreign::Claim;
+pub(crate) use foreign::{Claim, Owner, SingleOwner};
 pub use growable::GrowableBuffer;
 pub use host::{HostRead, HostWrite};
 pub use managed_range::ManagedRange;
@@ -106,7 +106,7 @@ use work::Work;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Buffer<T = u8, K: Kind = Any, A: Access = Exclusive> {
-    hold: AllocationHolder,
+    hold: A::Hold,
     /// The offset of this part in the allocation, in bytes.
     offset: usize,
     /// In elements.
@@ -120,14 +120,15 @@ pub struct Buffer<T = u8, K: Kind = Any, A: Access = Exclusive> {
 /// A buffer whose memory others may access: clones and slices own it jointly.
 pub type SharedBuffer<T = u8, K = Any> = Buffer<T, K, Shared>;
 
-mod sealed {
-    pub trait Sealed {
-        const IS_SHARED: bool;
-    }
+/// How a buffer with this access holds its memory.
+trait Holding {
+    const IS_SHARED: bool;
+    type Hold: Hold;
 }
 
 /// Whether only one buffer has access to the memory.
-pub trait Access: sealed::Sealed + Send + Sync + 'static {}
+#[expect(private_bounds, reason = "no other type is an access")]
+pub trait Access: Holding + Send + Sync + 'static {}
 
 /// Only this buffer has access.
 #[derive(Clone, Copy, Debug)]
@@ -137,30 +138,24 @@ pub struct Exclusive;
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
-impl sealed::Sealed for Exclusive {
+impl Holding for Exclusive {
     const IS_SHARED: bool = false;
+    type Hold = AllocationHolder;
 }
 impl Access for Exclusive {}
-impl sealed::Sealed for Shared {
+impl Holding for Shared {
     const IS_SHARED: bool = true;
+    type Hold = Part;
 }
 impl Access for Shared {}
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    #[inline]
-    fn whole(allocation: Allocation, length: usize, work: Work) -> Self {
-        if K::ACCESSIBILITY.is_some_and(|accessibility| accessibility.host) {
-            allocation.note_host_kind();
-        }
-        Self::with_work(AllocationHolder::Whole(allocation), 0, length, work)
-    }
-
-    fn from_hold(hold: AllocationHolder, offset: usize, length: usize) -> Self {
+    fn from_hold(hold: A::Hold, offset: usize, length: usize) -> Self {
         Self::with_work(hold, offset, length, Work::new(true))
     }
 
     #[inline]
-    fn with_work(hold: AllocationHolder, offset: usize, length: usize, work: Work) -> Self {
+    fn with_work(hold: A::Hold, offset: usize, length: usize, work: Work) -> Self {
         Self { hold, offset, length, work, elements: PhantomData, marker: PhantomData }
     }
 
@@ -351,6 +346,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 }
 
 impl<T, K: Kind> Buffer<T, K> {
+    #[inline]
+    fn whole(allocation: Allocation, length: usize, work: Work) -> Self {
+        if K::ACCESSIBILITY.is_some_and(|accessibility| accessibility.host) {
+            allocation.note_host_kind();
+        }
+        Self::with_work(AllocationHolder::Whole(allocation), 0, length, work)
+    }
+
     /// Frees the memory in order of the home stream, as a drop does, but returns errors. For a part it frees nothing:
     /// the last part frees divided memory.
     ///

@@ -3,13 +3,13 @@
 use super::allocation::Allocation;
 use super::cpu_gate::CpuGate;
 use super::creation::check_aligned;
-use super::holder::{AllocationHolder, Part};
+use super::holder::{AllocationHolder, Hold, Part};
 use super::{Access, Buffer, Refused, SharedBuffer};
 use crate::memory::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::ops::RangeBounds;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 impl<T, K: Kind> Buffer<T, K> {
     /// Divides the buffer into two that own the memory jointly: `[0, middle)` and `[middle, len)`. Each may have its
@@ -63,8 +63,7 @@ impl<T, K: Kind> Buffer<T, K> {
         self.hold.allocation().order.after_reads(self.stream(), &self.bytes_of_allocation(0..self.len()));
         let Self { hold, offset, length, work, .. } = self;
         let cpu = if hold.allocation().block.is_on_cpu() { CpuGate::behind(hold.home(), work) } else { None };
-        let part = hold.into_part().open(cpu);
-        Buffer::from_hold(AllocationHolder::Part(part), offset, length)
+        Buffer::from_hold(hold.into_part().open(cpu), offset, length)
     }
 }
 
@@ -88,11 +87,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     /// ```
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
         let range = self.resolve("Buffer::slice", range)?;
-        Ok(Self::from_hold(
-            AllocationHolder::Part(self.part()),
-            self.offset + range.start * size_of::<T>(),
-            range.len(),
-        ))
+        Ok(Self::from_hold(self.part(), self.offset + range.start * size_of::<T>(), range.len()))
     }
 
     /// Makes the buffer exclusive, if no other value holds the allocation.
@@ -107,8 +102,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         let (hold, with_processes) = match hold.try_into_whole() {
             // Check only now: a clone may have exported the memory before its drop.
             Ok(allocation) if allocation.exposed.load(Ordering::Relaxed) != 0 => {
-                let part = AllocationHolder::Part(AllocationHolder::Whole(allocation).into_part().open(cpu));
-                (part, true)
+                (Part::whole(allocation).open(cpu), true)
             }
             Ok(allocation) => return Ok(Buffer::from_hold(AllocationHolder::Whole(allocation), offset, length)),
             Err(hold) => (hold, false),
@@ -139,20 +133,17 @@ impl<T, K: Kind> SharedBuffer<T, K> {
 
     /// The bytes, independent of the element type.
     pub(crate) fn bytes(&self) -> SharedBuffer<u8, Any> {
-        Buffer::from_hold(AllocationHolder::Part(self.part()), self.offset, self.size())
+        Buffer::from_hold(self.part(), self.offset, self.size())
     }
 
     pub(super) fn part(&self) -> Part {
-        match &self.hold {
-            AllocationHolder::Part(part) => part.share(),
-            AllocationHolder::Whole(_) => unreachable!("a shared buffer holds a part"),
-        }
+        self.hold.share()
     }
 }
 
 impl<T, K: Kind> Clone for SharedBuffer<T, K> {
     fn clone(&self) -> Self {
-        Self::from_hold(AllocationHolder::Part(self.part()), self.offset, self.length)
+        Self::from_hold(self.part(), self.offset, self.length)
     }
 }
 
@@ -191,16 +182,24 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 }
 
+#[cfg(feature = "sharing")]
 impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// Records that other processes may access the memory, so that it stays shared.
     pub(crate) fn expose(&self) {
-        self.part().allocation.expose();
+        self.hold.allocation().expose();
     }
 }
 
 impl Allocation {
+    /// Records that another library may access its memory beside us. Such memory is not exported, so it needs no number.
+    pub(super) fn expose_foreign(&mut self) {
+        *self.exposed.get_mut() = u64::MAX;
+    }
+
     /// Records that other processes may access the memory, and returns their number for it.
+    #[cfg(feature = "sharing")]
     pub(super) fn expose(&self) -> u64 {
+        use core::sync::atomic::AtomicU64;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
         match self.exposed.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {

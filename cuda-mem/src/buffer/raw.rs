@@ -1,7 +1,8 @@
 //! Memory that comes from other code, or goes to it.
 
-use super::allocation::{Allocation, Foreign, Origin};
+use super::allocation::{Allocation, Foreign, Origin, OwnersFree};
 use super::creation::{check_aligned, check_home, check_stream};
+use super::foreign::Owner;
 use super::holder::AllocationHolder;
 use super::memory_order::ALL;
 use super::work::Work;
@@ -38,7 +39,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub unsafe fn from_raw(pointer: CUdeviceptr, length: usize, stream: &Stream) -> Result<Self> {
-        Self::foreign("Buffer::from_raw", pointer, length, (None, None), stream)
+        Self::foreign("Buffer::from_raw", pointer, length, None, OwnersFree::AtOnce, stream)
     }
 
     /// Uses memory of another library, `length` elements at a device or CPU address, and drops `owner` only after the
@@ -72,7 +73,7 @@ impl<T, K: Kind> Buffer<T, K> {
         owner: ForeignOwner,
         stream: &Stream,
     ) -> Result<Self> {
-        Self::foreign("Buffer::from_raw", pointer, length, (Some(owner), None), stream)
+        Self::foreign("Buffer::from_raw", pointer, length, Some(owner), OwnersFree::AtOnce, stream)
     }
 
     /// Uses memory of another library whose `owner` frees it in order of `stream`. So the drop of the buffer waits for
@@ -89,7 +90,7 @@ impl<T, K: Kind> Buffer<T, K> {
         owner: ForeignOwner,
         stream: &Stream,
     ) -> Result<Self> {
-        Self::foreign(call, pointer, length, (Some(owner), Some(stream.clone())), stream)
+        Self::foreign(call, pointer, length, Some(owner), OwnersFree::AtHome, stream)
     }
 
     /// Takes ownership of a resource's block. The buffer returns it to the resource.
@@ -205,12 +206,13 @@ impl<T, K: Kind> Buffer<T, K> {
         Ok(outcome)
     }
 
-    /// Memory of another library, with its owner and the stream that orders the owner's free, if they are known.
+    /// Memory of another library, with its owner if it is known.
     fn foreign(
         call: &'static str,
         pointer: CUdeviceptr,
         length: usize,
-        (owner, ordered): (Option<ForeignOwner>, Option<Stream>),
+        owner: Option<ForeignOwner>,
+        free: OwnersFree,
         stream: &Stream,
     ) -> Result<Self> {
         check_stream(call, stream)?;
@@ -227,7 +229,8 @@ impl<T, K: Kind> Buffer<T, K> {
         }
         check_aligned::<T>(call, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
         let block = info.map_or(Block::EMPTY, |info| info.block(pointer, size));
-        let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device), ordered };
+        let (owner, device) = (owner.map(Owner::Shared), info.and_then(|info| info.device));
+        let foreign = Foreign { owner, accessibility, device, free };
         Ok(Self::whole(Allocation::new(block, Origin::Foreign(foreign), stream.clone()), length, Work::new(true)))
     }
 }

@@ -3,7 +3,7 @@
 use super::allocation::{Allocation, Origin};
 use super::creation::{check_aligned, check_home};
 use super::exported::ExportedParts;
-use super::holder::{AllocationHolder, Part};
+use super::holder::{Hold, Part};
 use super::{Buffer, SharedBuffer};
 use crate::locks::Mutex;
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
@@ -177,7 +177,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         let block = allocation.block;
         let part = Part::shared(allocation, stream);
         check_aligned::<T>(call, block.device_pointer() + offset as u64, block.host_pointer().wrapping_add(offset))?;
-        Ok(Buffer::from_hold(AllocationHolder::Part(part), offset, size / size_of::<T>()))
+        Ok(Buffer::from_hold(part, offset, size / size_of::<T>()))
     }
 }
 

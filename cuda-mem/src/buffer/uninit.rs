@@ -1,5 +1,6 @@
 //! Uninitialized buffers.
 
+use super::holder::Hold;
 use super::{Access, Buffer};
 use crate::Result;
 use crate::memory::resource::{Kind, PendingUse};

@@ -1,5 +1,6 @@
 //! Access of views to buffers: as bytes, independent of element type and memory kind.
 
+use super::holder::Hold;
 use super::{Access, Buffer, SharedBuffer};
 use crate::memory::resource::{Accessibility, Kind, SharedResource};
 use crate::{Context, Result, Stream, memory::resource::kind::Any};

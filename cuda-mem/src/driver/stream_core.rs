@@ -27,8 +27,8 @@ pub(crate) struct StreamCore {
     pub abandoned: Arc<Abandoned>,
     /// Set if the driver's stream is not like a new one once it is idle.
     pub is_altered: AtomicBool,
-    /// Set if frees of memory of cuMemAlloc were queued on the stream. The driver's end of such a stream waits for them,
-    /// with its lock (580.159); it waits for no free of memory of pools.
+    /// Set if memory of cuMemAlloc was ever freed in the order of the driver's stream. The driver's end of the stream may then
+    /// wait for all its work, with the driver's lock, even if those frees are long done (580.159).
     pub has_plain_frees: AtomicBool,
     /// The number of the program's values for the stream.
     values: AtomicUsize,

@@ -46,7 +46,7 @@ impl Context {
     fn fill_reserve(&self) -> Result<()> {
         let reserve = &self.state().reserve;
         while reserve.missing() > 0 {
-            self.end_spare(Spare { raw: self.create_stream(StreamClass::USUAL)?, class: StreamClass::USUAL });
+            self.end_spare(self.create_stream(StreamClass::USUAL)?);
         }
         Ok(())
     }
@@ -63,15 +63,15 @@ impl Context {
     }
 
     /// Takes a stream of a class from the reserve, or makes one.
-    pub(crate) fn take_stream(&self, class: StreamClass) -> Result<CUstream> {
+    pub(crate) fn take_stream(&self, class: StreamClass) -> Result<Spare> {
         // The driver crashes on a stream of a context that has ended.
         self.check_alive()?;
         let reserve = &self.state().reserve;
         if let Some(_quiet) = self.try_quiet() {
-            return reserve.take_alike(class).map_or_else(|| self.create_stream(class), |spare| Ok(spare.raw));
+            return reserve.take_alike(class).map_or_else(|| self.create_stream(class), Ok);
         }
         match reserve.take(class) {
-            Some(Found::Alike(spare)) => Ok(spare.raw),
+            Some(Found::Alike(spare)) => Ok(spare),
             Some(Found::Channel(Spare { raw, .. })) => {
                 let (cuda, _current, _relaxed) =
                     (self.driver().raw(), self.bind()?, RelaxedCalls::begin(self.driver())?);
@@ -104,12 +104,13 @@ impl Context {
         })
     }
 
-    fn create_stream(&self, StreamClass { flags, priority }: StreamClass) -> Result<CUstream> {
+    fn create_stream(&self, class: StreamClass) -> Result<Spare> {
+        let StreamClass { flags, priority } = class;
         let (cuda, _current) = (self.driver().raw(), self.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the context is current.
         unsafe { watched!(Target::context(self), cuda.cuStreamCreateWithPriority(&mut raw, flags.0, priority)) }?;
-        Ok(raw)
+        Ok(Spare::new(raw, class))
     }
 
     /// Keeps the stream of a value that is being dropped, if it is as good as a new one. Whether it was kept.

@@ -29,6 +29,8 @@ impl StreamClass {
 pub(crate) struct Spare {
     pub raw: CUstream,
     pub class: StreamClass,
+    /// [`StreamCore::has_plain_frees`](super::stream_core::StreamCore::has_plain_frees) of the values that used it.
+    pub has_plain_frees: bool,
 }
 
 // SAFETY: a CUstream is a token that every thread may pass to the driver.
@@ -63,6 +65,11 @@ impl Default for StreamReserve {
 }
 
 impl Spare {
+    /// A new stream.
+    pub fn new(raw: CUstream, class: StreamClass) -> Self {
+        Self { raw, class, has_plain_frees: false }
+    }
+
     fn is_usual(&self) -> bool {
         self.class == StreamClass::USUAL
     }
@@ -150,7 +157,7 @@ mod tests {
     use core::ptr::without_provenance_mut;
 
     fn spare(number: usize, priority: i32) -> Spare {
-        Spare { raw: without_provenance_mut(number), class: StreamClass { priority, ..StreamClass::USUAL } }
+        Spare::new(without_provenance_mut(number), StreamClass { priority, ..StreamClass::USUAL })
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) mod range;
 mod refused;
 mod signal;
 pub(crate) mod size;
+mod sleep;
 mod slow_wait;
 mod system;
 mod tensor;
@@ -48,6 +49,7 @@ pub use frame::FrameError;
 pub use peer::PeerError;
 pub use refused::Refused;
 pub use signal::SignalError;
+pub use sleep::SleepError;
 pub use slow_wait::{SlowWait, WaitTarget};
 pub use tensor::TensorError;
 pub use uuid::Uuid;
@@ -284,6 +286,10 @@ pub enum Error {
     #[error(transparent)]
     Frame(#[from] FrameError),
 
+    /// A pool sleeps, or cannot sleep or wake now.
+    #[error(transparent)]
+    Sleep(#[from] SleepError),
+
     /// The name or code is not that of an element type.
     #[error(transparent)]
     DataType(#[from] DataTypeError),
@@ -441,6 +447,7 @@ cuda_sys::debug_as_display!(
     FrameError,
     PeerError,
     SignalError,
+    SleepError,
     ViewError,
     crate::DropError,
 );
@@ -542,13 +549,20 @@ pub(crate) fn or_older<R>(newer: Result<R>, older: impl FnOnce() -> Result<R>) -
 }
 
 /// Converts the result of a call through the function table.
-#[inline]
+#[inline(always)]
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),
-        Ok(CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER) => Err(refused_as_newer(call)),
-        Ok(code) => Err(forked::refusal(call, code)),
-        Err(missing) => Err(missing.into()),
+        refused => Err(refusal(call, refused)),
+    }
+}
+
+#[cold]
+fn refusal(call: &'static str, refused: Result<CUresult, MissingSymbol>) -> Error {
+    match refused {
+        Ok(CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER) => refused_as_newer(call),
+        Ok(code) => forked::refusal(call, code),
+        Err(missing) => missing.into(),
     }
 }
 

@@ -4,7 +4,8 @@
 //! above this one, which add them as [`AwaitedWord`]s.
 
 use super::waiting::{SignalTarget, Target, What};
-use crate::locks::Mutex;
+use crate::locks::{Mutex, later};
+use core::mem;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -64,12 +65,27 @@ pub(crate) fn add_once(word: Weak<dyn AwaitedWord>, is_added: &AtomicBool) {
     is_added.store(true, Ordering::Release);
 }
 
-fn living() -> Vec<Arc<dyn AwaitedWord>> {
-    WORDS.lock().iter().filter_map(Weak::upgrade).collect()
+/// Words that live. Another thread may end one meanwhile. Then its last reference is here, and its memory, which may be
+/// the program's, is freed when this thread holds nothing.
+struct Living(Vec<Arc<dyn AwaitedWord>>);
+
+impl Living {
+    fn now() -> Self {
+        Self(WORDS.lock().iter().filter_map(Weak::upgrade).collect())
+    }
+
+    fn of(&self, context: ContextName) -> impl Iterator<Item = &dyn AwaitedWord> {
+        self.0.iter().map(Arc::as_ref).filter(move |word| word.context() == context)
+    }
 }
 
-fn of(context: ContextName) -> impl Iterator<Item = Arc<dyn AwaitedWord>> {
-    living().into_iter().filter(move |word| word.context() == context)
+impl Drop for Living {
+    fn drop(&mut self) {
+        let words = mem::take(&mut self.0);
+        if !words.is_empty() {
+            later::run(move || drop(words));
+        }
+    }
 }
 
 /// Whether any queued work of the process waits for a word, or a kernel runs that may wait. One load of a counter.
@@ -80,12 +96,13 @@ pub(crate) fn exist() -> bool {
 
 /// Whether queued work of the context waits for a word that the CPU may have to write.
 pub(crate) fn hold(context: ContextName) -> bool {
-    exist() && of(context).any(|word| word.holds_work())
+    exist() && Living::now().of(context).any(AwaitedWord::holds_work)
 }
 
 /// The waits of each stream of a context, as texts.
 pub(crate) fn of_streams(context: ContextName) -> Vec<String> {
-    let waits = of(context).flat_map(|word| word.waits());
+    let living = Living::now();
+    let waits = living.of(context).flat_map(AwaitedWord::waits);
     waits.map(|(raw, text)| format!("stream {raw:#x} waits for {text}")).collect()
 }
 
@@ -94,7 +111,8 @@ pub(crate) fn behind(target: Target) -> Vec<Box<str>> {
     let stream = match target.what {
         What::Thread | What::Process => return Vec::new(),
         What::Signal => {
-            let word = living().into_iter().find(|word| word.number() == target.signal.number);
+            let living = Living::now();
+            let word = living.0.iter().find(|word| word.number() == target.signal.number);
             return word.and_then(|word| word.wait_of_thread(target.signal)).into_iter().collect();
         }
         What::Stream => Some(target.stream),
@@ -103,13 +121,75 @@ pub(crate) fn behind(target: Target) -> Vec<Box<str>> {
     };
     let mut found = Vec::new();
     if exist() {
-        for (_, text) in
-            of(target.context).flat_map(|word| word.waits()).filter(|(raw, _)| stream.is_none_or(|only| only == *raw))
-        {
+        let living = Living::now();
+        let waits = living.of(target.context).flat_map(AwaitedWord::waits);
+        for (_, text) in waits.filter(|(raw, _)| stream.is_none_or(|only| only == *raw)) {
             if !found.contains(&text) {
                 found.push(text);
             }
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::{Held, Kind, check_nothing_held};
+
+    const HERE: ContextName = (usize::MAX, Some(u64::MAX));
+
+    /// A word that another thread ends while somebody asks it.
+    struct Ending {
+        last: Mutex<Option<Arc<Self>>>,
+        has_ended: Arc<AtomicBool>,
+    }
+
+    impl AwaitedWord for Ending {
+        fn number(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn context(&self) -> ContextName {
+            HERE
+        }
+
+        fn holds_work(&self) -> bool {
+            let last = self.last.lock().take();
+            drop(last);
+            false
+        }
+
+        fn waits(&self) -> Vec<(usize, Box<str>)> {
+            Vec::new()
+        }
+
+        fn wait_of_thread(&self, _target: SignalTarget) -> Option<Box<str>> {
+            None
+        }
+    }
+
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            // It frees memory, perhaps by code of the program.
+            check_nothing_held();
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_word_that_ends_while_it_is_asked_ends_without_a_gate() {
+        let (has_ended, is_added) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+        let word = Arc::new(Ending { last: Mutex::new(None), has_ended: has_ended.clone() });
+        let listed: Arc<dyn AwaitedWord> = word.clone();
+        add_once(Arc::downgrade(&listed), &is_added);
+        drop(listed);
+        let inner = word.clone();
+        *inner.last.lock() = Some(word);
+        drop(inner);
+        let (_counted, gate) = (CountedWait::new(), Held::new(Kind::Gate));
+        assert!(!hold(HERE) && !has_ended.load(Ordering::Relaxed));
+        drop(gate);
+        assert!(has_ended.load(Ordering::Relaxed));
+    }
 }

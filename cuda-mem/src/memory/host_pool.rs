@@ -2,7 +2,7 @@
 
 use super::pool::{DriverPoolOptions, PinnedPool};
 use crate::driver::context::HostPool;
-use crate::driver::stream_reserve::{Spare, StreamClass};
+use crate::driver::stream_reserve::StreamClass;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::waiting::{Target, watched};
@@ -36,7 +36,7 @@ impl Context {
             Err(error) if is_refusal(&error) => return Ok(None),
             pool => pool?,
         };
-        let service = Spare { raw: self.take_stream(StreamClass::USUAL)?, class: StreamClass::USUAL };
+        let service = self.take_stream(StreamClass::USUAL)?;
         let made = HostPool::new(pool.raw(), service);
         match kept.set(Some(made)) {
             Ok(()) => pool.disown(),

@@ -32,6 +32,7 @@
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 
+pub(crate) mod asleep;
 #[cfg(feature = "sharing")]
 pub(crate) mod descriptor;
 mod device;

@@ -114,6 +114,10 @@ impl SharedPool {
     /// Gives back regions that hold no blocks and that no work uses, as long as at least `keep` bytes stay. `true` if
     /// there were any.
     pub fn release(&self, keep: u64) -> Result<bool> {
+        if self.state().asleep.is_some() {
+            // It has no memory.
+            return Ok(false);
+        }
         self.unmap_stale()?;
         let empty = {
             let mut state = self.state();
@@ -165,6 +169,7 @@ impl SharedPool {
     }
 
     pub fn reserve(&self, bytes: usize) -> Result<()> {
+        self.state().check_awake("Pool::reserve")?;
         // What others add counts.
         self.wait_for_others(LONGEST_WAIT, |_| false);
         let _turn = self.turn();
@@ -220,11 +225,11 @@ impl Drop for SharedPool {
         if forked() {
             return;
         }
+        drop(self.end_sleep());
         self.drain_caches(&mut self.state());
         let synchronize = |pool: &mut &Self| {
             let waited = pool.wait_for_freed(true);
-            let orders: Vec<WorkOrder> = pool.state().heap.tags.streams().into_iter().cloned().collect();
-            (waited, orders.iter().try_for_each(|order| order.drain(ENDING)))
+            (waited, pool.state().heap.tags.streams().into_iter().cloned().collect())
         };
         let regions = |pool: &mut &Self| {
             let heap = &pool.state().heap;

@@ -85,6 +85,7 @@ mod resizing;
 mod ring;
 mod search;
 mod shared;
+mod sleep;
 mod snapshot;
 #[cfg(feature = "json")]
 mod snapshot_json;
@@ -114,9 +115,11 @@ use std::sync::Arc;
 use stream_heap::HeapRange;
 use work_order::{OrderSource, WorkOrder};
 
+pub use crate::error::SleepError;
 pub use addresses::{AddressPools, Addresses};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
+pub use sleep::{Contents, SleepOptions, Slept};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
 #[cfg(feature = "json")]
 pub use snapshot_json::SnapshotError;
@@ -223,6 +226,63 @@ impl<K> Pool<K> {
     pub fn release_unused(&self) -> Result<()> {
         check_not_forked("Pool::release_unused")?;
         self.core().trim(0, true)
+    }
+
+    /// Puts the pool to sleep: its memory goes back to the device, and its addresses stay. Buffers, pointers and captured
+    /// graphs are valid again after [`wake`](Self::wake). What sleeps together is a pool: a program that lets some of its
+    /// memory sleep alone has a pool for it.
+    ///
+    /// Waits for the work of the pool's context, and of the primary contexts of other devices that copy from the memory or have
+    /// access to it; not for that of contexts that [`Device::create_context`](crate::Device::create_context) has made. A
+    /// capture of another library in these contexts ends. While
+    /// the pool sleeps, allocations and work on its buffers are [`SleepError::Asleep`], and
+    /// a kernel that uses its memory fails with an illegal address, which ends the context: launch none. Buffers may be
+    /// dropped. `reserved.current` of the statistics is 0 meanwhile.
+    ///
+    /// No other thread may queue work on the memory during this call or [`wake`](Self::wake): the work could meet an illegal
+    /// address, or its result could be lost.
+    ///
+    /// # Errors
+    ///
+    /// The state then is the one before the call. The pool does not grow in place, or lies in host memory:
+    /// [`Error::Unsupported`](crate::Error::Unsupported). It is asleep, or another thread changes that; queued work waits for
+    /// the CPU, and goes on to do so for [`SleepOptions::patience`]: [`Error::Sleep`](crate::Error::Sleep). A stream captures:
+    /// [`Error::Capturing`](crate::Error::Capturing). The host has no memory for the contents, or the memory is not
+    /// page-locked.
+    ///
+    /// ```
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions, SleepOptions}};
+    /// # let stream = Stream::new(&context)?;
+    /// let weights = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
+    /// let layer = Buffer::from_slice(&weights, &[1.0f32, 2.0, 3.0], &stream)?;
+    /// let address = layer.device_pointer();
+    /// let slept = weights.sleep(&SleepOptions::default())?;
+    /// assert_eq!((slept.saved, slept.released), (256, 2 << 20));
+    /// assert!(layer.to_vec().is_err()); // another program may have the memory now
+    /// weights.wake()?;
+    /// assert_eq!((layer.to_vec()?, layer.device_pointer()), (vec![1.0, 2.0, 3.0], address));
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn sleep(&self, options: &SleepOptions) -> Result<Slept> {
+        check_not_forked("Pool::sleep")?;
+        self.core().fall_asleep(options)
+    }
+
+    /// Gives a pool that [sleeps](Self::sleep) memory at its addresses again, and restores its contents.
+    ///
+    /// # Errors
+    ///
+    /// The pool then sleeps on, and may be woken later. It is awake, or another thread changes that:
+    /// [`Error::Sleep`](crate::Error::Sleep). The device has no memory for it.
+    pub fn wake(&self) -> Result<()> {
+        check_not_forked("Pool::wake")?;
+        self.core().wake()
+    }
+
+    /// Whether the pool [sleeps](Self::sleep). `false` while a thread puts it to sleep or wakes it.
+    pub fn is_asleep(&self) -> bool {
+        unless_forked(|| self.core().is_asleep())
     }
 
     /// Names a block. A [snapshot](Self::snapshot) shows the name until the block is freed. `false` if the pool has no
@@ -368,13 +428,15 @@ impl<K> Pool<K> {
         pending.sort_unstable_by_key(|pending| pending.stream);
         let live = self.core().live(state);
         let (largest_free, fragmentation) = state.heap.pieces(|address| in_caches.contains_key(&address));
+        let mut reserved = state.heap.figures.reserved;
+        reserved.current = reserved.current.saturating_sub(state.asleep.unwrap_or(0));
         PoolStatistics {
             requested: live.requested,
             allocated: live.allocated,
             blocks: live.blocks,
             active: state.heap.figures.active,
             inactive_split: state.heap.figures.inactive_split,
-            reserved: state.heap.figures.reserved,
+            reserved,
             regions: state.heap.figures.regions,
             in_caches: in_caches.values().map(|kept| kept.size).sum(),
             pending,

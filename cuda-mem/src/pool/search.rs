@@ -3,7 +3,7 @@
 use super::growth::Announced;
 use super::options::{OutOfMemoryInfo, Reuse};
 use super::resizing::ResizingGuard;
-use super::shared::{MOST_STREAMS, PoolState, SharedPool};
+use super::shared::{ALLOCATE, MOST_STREAMS, PoolState, SharedPool};
 use super::work_order::WorkOrder;
 use crate::memory::resource::Block;
 use crate::{Error, Result};
@@ -90,6 +90,7 @@ impl SharedPool {
     }
 
     pub fn take(&self, state: &mut PoolState, request: Request<'_>, efforts: &[Effort]) -> Result<Option<Block>> {
+        state.check_awake(ALLOCATE)?;
         let Request { size, bytes, order } = request;
         for effort in efforts {
             let PoolState { heap, recorder, .. } = state;

@@ -6,6 +6,7 @@ use super::names::{Names, NotedCounts};
 use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::Ended;
 use super::resizing::ResizingLock;
+use super::sleep::SleepState;
 use super::source::{PoolSource, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
 use super::tally::{Sum, Tally};
@@ -37,7 +38,7 @@ pub(super) const MOST_STREAMS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct SharedPool {
-    pub source: PoolSource,
+    pub source: Arc<PoolSource>,
     pub options: PoolOptions,
     /// Blocks begin and end at multiples of 2 to this power.
     pub unit_log2: u32,
@@ -45,6 +46,7 @@ pub(super) struct SharedPool {
     /// The holder makes no call that may wait or run a hook, because hooks may use this pool.
     pub(super) state: Mutex<PoolState>,
     pub resizing: ResizingLock,
+    pub(super) sleep: Mutex<SleepState>,
     /// The trace and the account of blocks, if the options ask for one.
     pub watch: Option<Box<Watch>>,
     /// Counts the blocks that have a name or belong to a graph.
@@ -68,6 +70,8 @@ pub(super) struct PoolState {
     pub growths: u64,
     pub retries: u64,
     pub out_of_memory: u64,
+    /// While the pool sleeps, or another thread changes that: the bytes of its chunks that have no memory.
+    pub asleep: Option<u64>,
 }
 
 /// Counts of the blocks in use.
@@ -141,18 +145,20 @@ impl SharedPool {
             growths: 0,
             retries: 0,
             out_of_memory: 0,
+            asleep: None,
         };
         let watch = Watch::new(options);
         if let (Some(watch), Some(first)) = (&watch, first) {
             watch.region(Action::Grow, first);
         }
         let pool = Self {
-            source,
+            source: Arc::new(source),
             options: options.clone(),
             unit_log2: unit.trailing_zeros(),
             caches: ThreadCaches::new(cache_count(), cache_count(), options.cache_capacity),
             state: Mutex::new(state),
             resizing: ResizingLock::default(),
+            sleep: Mutex::default(),
             watch,
             noted: NotedCounts::new(),
         };

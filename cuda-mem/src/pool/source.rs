@@ -2,13 +2,18 @@
 
 use super::in_place::Chunks;
 use super::options::PoolOptions;
+use super::work_order::WorkOrder;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::call_back;
 use crate::error::told::told;
+use crate::lifetime::captures::captures_under_way;
+use crate::lifetime::drop_after_captures;
 use crate::memory::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
+use core::mem;
 use cuda_sys::CU_STREAM_PER_THREAD;
+use std::sync::Arc;
 
 /// Refuses a region with larger atoms than the pool's blocks, or with another coherence than the pool's other regions.
 /// A source may serve a request from other memory, as `Fallback` does.
@@ -29,7 +34,7 @@ fn check_alike(upstream: &SharedResource, region: Block, (atom, is_coherent): (u
 #[derive(Debug)]
 pub(super) struct PoolSource {
     pub upstream: SharedResource,
-    /// Regions are allocated and freed on this stream, which has no other work.
+    /// Regions are allocated and freed on this stream, and contents are saved and restored. It has no other work.
     pub own: Stream,
     /// The alignment of regions, at most 256.
     pub alignment: usize,
@@ -146,14 +151,15 @@ impl PoolSource {
         }
     }
 
-    /// Gives a pool's regions back at its end. `synchronize` waits for the events behind the work that may use them, then
-    /// for work without an event. If that work cannot be waited for, only the regions that `settled` returns are given
-    /// back. The other regions stay until their context ends.
+    /// Gives a pool's regions back at its end. `synchronize` waits for the events behind the work that may use them, and
+    /// tells which work has none. If that work cannot be waited for while this crate captures, the regions are given back
+    /// after the capture. If it cannot be waited for at all, only the regions that `settled` returns are given back. The
+    /// other regions stay until their context ends.
     pub fn end<P>(
-        &self,
+        self: &Arc<Self>,
         doing: &'static str,
         pool: &mut P,
-        synchronize: impl FnOnce(&mut P) -> (Result<()>, Result<()>),
+        synchronize: impl FnOnce(&mut P) -> (Result<()>, Vec<WorkOrder>),
         regions: impl FnOnce(&mut P) -> Vec<Block>,
         settled: impl FnOnce(&mut P) -> Vec<Block>,
     ) {
@@ -163,13 +169,18 @@ impl PoolSource {
             Liveness::Gone => regions(pool).into_iter().for_each(|block| self.abandon(block)),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
-                let (mut result, drained) = synchronize(pool);
-                let ended = match drained {
-                    Err(error) if !context.is_ended_by(&error) => {
+                let (mut result, orders) = synchronize(pool);
+                let ended = match orders.iter().try_for_each(|order| order.drain(doing)) {
+                    Err(error) if context.is_ended_by(&error) => regions(pool),
+                    Err(_) if captures_under_way() => {
+                        let (source, regions) = (self.clone(), regions(pool));
+                        return drop_after_captures(EndedInCapture { source, doing, orders, regions });
+                    }
+                    Err(error) => {
                         result = result.and(Err(error));
                         settled(pool)
                     }
-                    _ => regions(pool),
+                    Ok(()) => regions(pool),
                 };
                 for block in ended {
                     result = self.free(block).and(result);
@@ -198,6 +209,22 @@ impl PoolSource {
             free,
             message: message.into(),
         }
+    }
+}
+
+/// Regions of a pool that has ended during a capture, and the work that may use them. The drop gives them back.
+struct EndedInCapture {
+    source: Arc<PoolSource>,
+    doing: &'static str,
+    orders: Vec<WorkOrder>,
+    regions: Vec<Block>,
+}
+
+impl Drop for EndedInCapture {
+    fn drop(&mut self) {
+        let (source, doing) = (self.source.clone(), self.doing);
+        let synchronize = |ended: &mut Self| (Ok(()), mem::take(&mut ended.orders));
+        source.end(doing, self, synchronize, |ended| mem::take(&mut ended.regions), |_| vec![]);
     }
 }
 

@@ -307,24 +307,44 @@ impl<S: Keep> ThreadCaches<S> {
         kept.unwrap_or(Freed::Busy)
     }
 
-    /// Keeps the first block of a stream, as [`keep`](Self::keep) does. `None` if another thread uses the thread cache.
+    /// Keeps the first block of a stream, as [`keep`](Self::keep) does. `None` if another thread uses the thread cache, or if
+    /// the thread caches are [closed](Self::close).
     /// Otherwise the caller must give the returned blocks to the heap. They may hold the last reference to a stream: drop
     /// it outside of locks.
     #[cold]
     pub fn keep_first(&self, thread: Slot, stream: &S, block: &Block, whole: WholeBlock) -> Option<Spill<S>> {
         self.enter(thread, |cache, tally| {
+            if cache.is_closed {
+                return None;
+            }
             tally.freed(block.size(), whole.bytes);
             let mut spill = cache.add(stream);
             cache.push_at(cache.newest, block, whole);
             spill.extend(cache.spill());
-            spill
-        })
+            Some(spill)
+        })?
     }
 
     /// Takes out what the thread's cache has too much. The caller must give it to the heap.
     #[cold]
     pub fn spill(&self, thread: Slot) -> Spill<S> {
         self.enter(thread, |cache, _| cache.spill()).unwrap_or_default()
+    }
+
+    /// Takes all blocks and streams out of the thread caches, which keep none until [`open`](Self::open). `None` if the system
+    /// does not let the owners be kept out.
+    pub fn close(&self) -> Option<Spill<S>> {
+        let mut drained = Vec::new();
+        let drain = |cache: &mut Cache<S>| {
+            cache.is_closed = true;
+            drained.extend(cache.drain());
+        };
+        self.each_cache(drain).then_some(drained)
+    }
+
+    /// Lets the thread caches keep blocks again.
+    pub fn open(&self) {
+        self.each_cache(|cache| cache.is_closed = false);
     }
 
     /// Passes the blocks of each stream to a closure, which takes them all and makes no call that may block. The streams
@@ -370,6 +390,8 @@ struct Cache<S: Keep> {
     capacity: usize,
     /// Cleared when the pool has no handles any more.
     keeps_held: bool,
+    /// The cache takes no stream.
+    is_closed: bool,
 }
 
 /// The blocks of one stream in a thread cache.
@@ -385,7 +407,15 @@ struct StreamBlocks<S: Keep> {
 
 impl<S: Keep> Cache<S> {
     fn new(capacity: usize) -> Self {
-        Self { streams: Vec::new(), hinted: [0; HINTS], newest: 0, bytes: 0, capacity, keeps_held: true }
+        Self {
+            streams: Vec::new(),
+            hinted: [0; HINTS],
+            newest: 0,
+            bytes: 0,
+            capacity,
+            keeps_held: true,
+            is_closed: false,
+        }
     }
 
     #[inline]

@@ -185,7 +185,7 @@ impl WorkOrder {
     }
 
     /// Whether work of a graph may run later.
-    fn waits_for_graphs(&self) -> bool {
+    pub fn waits_for_graphs(&self) -> bool {
         self.others.iter().any(|work| matches!(work, OtherWork::Graph(graph) if !graph.has_ended()))
     }
 

@@ -7,7 +7,7 @@
 use super::Stream;
 use super::graph::capture_of;
 use super::owner::{StreamOwner, StreamOwnership};
-use crate::driver::context::Liveness;
+use crate::driver::context::{Liveness, PATIENCE};
 use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::StreamCore;
 use crate::error::capture_errors::is_for_a_capture;
@@ -192,7 +192,7 @@ impl Stream {
         let begin = |core: &Arc<StreamCore>| core.begin_note(&mut all_last_work());
         let noted: Vec<_> = cores.iter().map(|core| (core, begin(core))).collect();
         let relaxed = RelaxedCalls::begin(context.driver());
-        let waited = context.try_synchronize(&"waiting for streams that have ended");
+        let waited = context.try_synchronize(&"waiting for streams that have ended", PATIENCE);
         drop(relaxed);
         let is_over = match &waited {
             Ok(waited) => *waited,

@@ -20,7 +20,7 @@ use crate::driver::context::ForeignOwner;
 use crate::driver::relaxed::beside_captures;
 use crate::driver::stream_core::StreamCore;
 use crate::driver::stream_creation::done;
-use crate::driver::stream_reserve::StreamClass;
+use crate::driver::stream_reserve::{Spare, StreamClass};
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{CaptureRefusal, call};
 use crate::lifetime::capture_numbers::Membership;
@@ -117,8 +117,9 @@ impl Stream {
         let flags =
             if options.blocking { CUstream_flags::CU_STREAM_DEFAULT } else { CUstream_flags::CU_STREAM_NON_BLOCKING };
         let class = StreamClass { flags, priority: options.priority };
-        let raw = context.take_stream(class)?;
+        let Spare { raw, has_plain_frees, .. } = context.take_stream(class)?;
         let core = context.state().streams.fresh(raw);
+        core.has_plain_frees.store(has_plain_frees, Ordering::Relaxed);
         Ok(Self::from_inner(context, raw, StreamOwnership::Owned(class), core, false))
     }
 

@@ -97,9 +97,10 @@ impl Drop for StreamOwner {
         if self.core.gate.membership().is_captured() {
             return drop_after_captures(self.take(StreamOwnership::Owned(class)));
         }
-        let spare = Spare { raw: self.raw, class };
+        let has_plain_frees = self.core.has_plain_frees.load(Ordering::Relaxed);
+        let spare = Spare { raw: self.raw, class, has_plain_frees };
         let is_idle = || self.context.is_idle(self.raw).unwrap_or_else(|error| self.context.is_ended_by(&error));
-        if self.core.has_plain_frees.load(Ordering::Relaxed) && !is_idle() {
+        if has_plain_frees && !is_idle() {
             // The driver (580.159) would wait for the work, which may wait for this thread. A failed question is no answer.
             return self.context.end_when_idle(spare);
         }

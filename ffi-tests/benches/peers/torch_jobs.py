@@ -21,6 +21,9 @@ import time
 import cuda_mem.torch
 
 
+# torch_logs.py runs the jobs without a GPU.
+DEVICE = "cuda"
+
 # ---- The jobs ----
 
 def train(torch, steps):
@@ -46,16 +49,16 @@ def train(torch, steps):
 
     torch.manual_seed(1)
     choice = random.Random(1)
-    tokens_in = torch.nn.Embedding(vocabulary, width).cuda()
-    blocks = torch.nn.ModuleList(Block() for _ in range(layers)).cuda()
-    tokens_out = torch.nn.Linear(width, vocabulary).cuda()
+    tokens_in = torch.nn.Embedding(vocabulary, width).to(DEVICE)
+    blocks = torch.nn.ModuleList(Block() for _ in range(layers)).to(DEVICE)
+    tokens_out = torch.nn.Linear(width, vocabulary).to(DEVICE)
     parameters = [*tokens_in.parameters(), *blocks.parameters(), *tokens_out.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4)
     for _ in range(steps):
         count = choice.randint(2, 16)
         length = max(choice.randint(64, 2048) for _ in range(count))
         batch = torch.randint(vocabulary, (count, length + 1), generator=torch.Generator().manual_seed(count * length))
-        batch = batch.cuda(non_blocking=True)
+        batch = batch.to(DEVICE, non_blocking=True)
         with torch.autocast("cuda", dtype=torch.bfloat16):
             x = tokens_in(batch[:, :-1])
             for block in blocks:
@@ -75,9 +78,9 @@ def serve(torch, steps):
     functional = torch.nn.functional
     torch.manual_seed(2)
     choice = random.Random(2)
-    weights = [[torch.randn(width, 3 * width, device="cuda", dtype=torch.bfloat16) / 32,
-                torch.randn(width, 4 * width, device="cuda", dtype=torch.bfloat16) / 32,
-                torch.randn(4 * width, width, device="cuda", dtype=torch.bfloat16) / 64] for _ in range(layers)]
+    weights = [[torch.randn(width, 3 * width, device=DEVICE, dtype=torch.bfloat16) / 32,
+                torch.randn(width, 4 * width, device=DEVICE, dtype=torch.bfloat16) / 32,
+                torch.randn(4 * width, width, device=DEVICE, dtype=torch.bfloat16) / 64] for _ in range(layers)]
 
     def log_uniform(low, high):
         return int(low * (high / low) ** choice.random())
@@ -89,7 +92,7 @@ def serve(torch, steps):
         cache, used = request["caches"][request["layer"]], request["used"]
         if cache is None or cache.shape[2] < used + length:
             capacity = (used + length + grain - 1) // grain * grain
-            grown = torch.empty(2, heads, capacity, size, device="cuda", dtype=torch.bfloat16)
+            grown = torch.empty(2, heads, capacity, size, device=DEVICE, dtype=torch.bfloat16)
             if cache is not None:
                 grown[:, :, :used] = cache[:, :, :used]
             cache = request["caches"][request["layer"]] = grown
@@ -117,7 +120,7 @@ def serve(torch, steps):
             if len(live) < most:
                 length = log_uniform(32, 4096)
                 request = {"caches": [None] * layers, "used": 0, "left": log_uniform(16, 512)}
-                prompt = torch.randn(length, width, device="cuda", dtype=torch.bfloat16)
+                prompt = torch.randn(length, width, device=DEVICE, dtype=torch.bfloat16)
                 request["x"] = forward(prompt, [request], [length])[-1:]
                 live.append(request)
         x = forward(torch.cat([request["x"] for request in live]), live, [1] * len(live))

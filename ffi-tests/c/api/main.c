@@ -9,7 +9,7 @@ static const struct {
     {"library", case_library},   {"devices", case_devices},     {"streams", case_streams},
     {"callbacks", case_callbacks}, {"waits", case_waits},
     {"foreign", case_foreign},   {"mapped", case_mapped},       {"resources", case_resources},
-    {"pools", case_pools},       {"out_of_memory", case_out_of_memory}, {"addresses", case_addresses},
+    {"pools", case_pools},       {"sleep", case_sleep},       {"out_of_memory", case_out_of_memory}, {"addresses", case_addresses},
     {"buffers", case_buffers},   {"slices", case_slices},       {"borrowed", case_borrowed},
     {"engine", case_engine},     {"handles", case_handles},     {"arguments", case_arguments},
     {"options", case_options},   {"threads", case_threads},

@@ -91,6 +91,7 @@ void case_foreign(void);
 void case_mapped(void);
 void case_resources(void);
 void case_pools(void);
+void case_sleep(void);
 void case_out_of_memory(void);
 void case_addresses(void);
 void case_buffers(void);

@@ -80,6 +80,42 @@ static void objects()
     CHECK(event.is_done());
 }
 
+static void pools_that_sleep()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const cudamem::pool pool(cudamem::resource::device(context));
+    const cudamem::pool host(cudamem::resource::pinned(context));
+    const cudamem::buffer buffer(pool, 1000, stream);
+    const std::vector<int> numbers = {1, 2, 3};
+    buffer.write(8, numbers);
+    const std::uint64_t address = buffer.device_pointer();
+    cudamem_sleep_options options{};
+    options.host = host.get();
+    cudamem_slept slept{};
+    try {
+        slept = pool.sleep(options);
+    } catch (const cudamem::error &error) {
+        CHECK(error.status() == CUDAMEM_ERROR_UNSUPPORTED);
+        std::printf("skipped: pools that sleep: %s\n", error.what());
+        return;
+    }
+    CHECK(pool.is_asleep() && slept.saved >= 1000 && slept.released >= slept.saved && host.statistics().blocks.current > 0);
+    bool refused = false;
+    try {
+        buffer.write(0, numbers);
+    } catch (const cudamem::error &error) {
+        refused = error.is_asleep();
+    }
+    CHECK(refused && status_of([&] { pool.sleep(); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    pool.wake();
+    std::array<int, 3> read{};
+    buffer.read(8, read);
+    CHECK(!pool.is_asleep() && read[2] == 3 && buffer.device_pointer() == address);
+    CHECK(status_of([&] { pool.wake(); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(status_of([&] { host.sleep(); }) == CUDAMEM_ERROR_UNSUPPORTED);
+}
+
 // A destructor cannot throw, so its errors go to the drop error callback.
 static void ends_that_are_told()
 {
@@ -393,6 +429,7 @@ void with_exceptions()
 {
     library();
     objects();
+    pools_that_sleep();
     ends_that_are_told();
     errors();
     values();

@@ -65,6 +65,27 @@ static void objects()
     CHECK(to_string(none.error()).find("CUDAMEM_ERROR_OUT_OF_MEMORY: cudamem_buffer_allocate: ") == 0);
 }
 
+static void pools_that_sleep()
+{
+    const auto context = cudamem::context::open_primary(0);
+    const auto stream = cudamem::stream::create(*context);
+    const auto pool = cudamem::pool::create(*cudamem::resource::device(*context));
+    const auto buffer = cudamem::buffer::allocate(*pool, 1000, *stream);
+    cudamem_sleep_options options{};
+    options.contents = CUDAMEM_CONTENTS_DISCARD;
+    const auto slept = pool->sleep(options);
+    if (!slept) {
+        CHECK(status_of(slept) == CUDAMEM_ERROR_UNSUPPORTED);
+        std::printf("skipped: pools that sleep: %s\n", slept.error().what());
+        return;
+    }
+    CHECK(slept->saved == 0 && slept->released > 0 && *pool->is_asleep());
+    const auto refused = buffer->write(0, "abc", 3);
+    CHECK(!refused && refused.error().is_asleep());
+    CHECK(pool->wake() && !*pool->is_asleep() && buffer->write(0, "abc", 3));
+    CHECK(status_of(pool->wake()) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+}
+
 static void containers()
 {
     const auto context = cudamem::context::open_primary(0);
@@ -145,6 +166,7 @@ void take_no_value()
 void without_exceptions()
 {
     objects();
+    pools_that_sleep();
     views();
     typed();
     containers();

@@ -15,6 +15,7 @@ Without a GPU, `python -m cuda_mem.softgpu run -- python program.py` runs a prog
 from . import _errors, _native
 from ._errors import (
     ArgumentError,
+    AsleepError,
     CaptureError,
     ClosedError,
     DriverError,
@@ -26,6 +27,7 @@ from ._errors import (
     LoadError,
     OutOfMemoryError,
     SharedError,
+    SleepError,
     UnsupportedError,
     WaitTimeoutError,
 )
@@ -45,6 +47,7 @@ from ._native import (
     Pool,
     PoolStatistics,
     RingPool,
+    Slept,
     Stream,
     VirtualMemory,
     from_array_interface,
@@ -58,6 +61,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "Array",
+    "AsleepError",
     "Buffer",
     "CaptureError",
     "ClosedError",
@@ -84,6 +88,8 @@ __all__ = [
     "PoolStatistics",
     "RingPool",
     "SharedError",
+    "SleepError",
+    "Slept",
     "Stream",
     "UnsupportedError",
     "VirtualMemory",

@@ -39,6 +39,14 @@ class WaitTimeoutError(Error, TimeoutError):
     """A wait reached its time limit."""
 
 
+class SleepError(Error, RuntimeError):
+    """A pool cannot sleep or wake now: it is asleep or awake already, or another thread changes that."""
+
+
+class AsleepError(SleepError):
+    """The call needs memory of a pool that sleeps. Wake the pool first."""
+
+
 class UnsupportedError(Error, NotImplementedError):
     """The driver, the library or the device cannot do this."""
 

@@ -6,7 +6,18 @@ import json
 from typing import Any, Callable, TypeVar
 
 from . import _native
-from ._errors import ArgumentError, DriverError, Error, ForkedError, LoadError, OutOfMemoryError, UnsupportedError
+from ._errors import (
+    ArgumentError,
+    AsleepError,
+    DriverError,
+    Error,
+    ForkedError,
+    LoadError,
+    OutOfMemoryError,
+    UnsupportedError,
+    WaitTimeoutError,
+)
+from ._native import Slept
 from ._snapshot import PoolSnapshot
 
 _R = TypeVar("_R")
@@ -34,6 +45,24 @@ class _Options(ctypes.Structure):
     ]
 
 
+class _SleepOptions(ctypes.Structure):
+    """cudamem_sleep_options. Zeros are the defaults."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("contents", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
+        ("host", ctypes.c_uint64),
+        ("patience", ctypes.c_double),
+    ]
+
+
+class _Slept(ctypes.Structure):
+    """cudamem_slept."""
+
+    _fields_ = [("size", ctypes.c_size_t), ("saved", ctypes.c_uint64), ("released", ctypes.c_uint64)]
+
+
 def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(_native.__file__)
     library.cudamem_last_error_message.restype = ctypes.c_char_p
@@ -44,6 +73,9 @@ def _load() -> ctypes.CDLL:
     library.cudamem_malloc_get_pool.argtypes = [device, ctypes.POINTER(handle)]
     library.cudamem_resource_destroy.argtypes = [handle]
     library.cudamem_pool_get_snapshot.argtypes = [handle, ctypes.POINTER(handle)]
+    library.cudamem_pool_sleep.argtypes = [handle, ctypes.c_void_p, ctypes.c_void_p]
+    library.cudamem_pool_wake.argtypes = [handle]
+    library.cudamem_pool_is_asleep.argtypes = [handle, ctypes.POINTER(ctypes.c_bool)]
     library.cudamem_text_get.argtypes = [handle, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(size)]
     library.cudamem_text_destroy.argtypes = [handle]
     return library
@@ -61,6 +93,8 @@ _CLASSES: dict[int, type[Error]] = {
     6: OutOfMemoryError,
     9: UnsupportedError,
     12: ForkedError,
+    14: WaitTimeoutError,
+    20: AsleepError,
 }
 
 
@@ -140,3 +174,31 @@ def snapshot(device: int = 0) -> PoolSnapshot:
             _check(_library.cudamem_text_destroy(text))
 
     return PoolSnapshot(_with_pool(device, read))
+
+
+_CONTENTS = {"save": 0, "discard": 1}
+
+
+def sleep(device: int = 0, *, contents: str = "save", patience: float = 10.0) -> Slept:
+    """Puts the device's pool to sleep, as Pool.sleep does: its memory goes back to the device, and its addresses stay, so
+    tensors and captured graphs are valid again after `wake`. Use none meanwhile. UnsupportedError if the pools allocate
+    `regions`."""
+    if contents not in _CONTENTS:
+        raise ArgumentError(f'contents is {contents!r}, but it must be "save" or "discard"')
+    # 0 stands for the default in C.
+    options = _SleepOptions(size=ctypes.sizeof(_SleepOptions), contents=_CONTENTS[contents], patience=patience or 1e-9)
+    slept = _Slept(size=ctypes.sizeof(_Slept))
+    _with_pool(device, lambda pool: _check(_library.cudamem_pool_sleep(pool, ctypes.byref(options), ctypes.byref(slept))))
+    return Slept(slept.saved, slept.released)
+
+
+def wake(device: int = 0) -> None:
+    """Gives the device's pool that sleeps memory at its addresses again, and restores its contents."""
+    _with_pool(device, lambda pool: _check(_library.cudamem_pool_wake(pool)))
+
+
+def is_asleep(device: int = 0) -> bool:
+    """Whether the device's pool sleeps."""
+    asleep = ctypes.c_bool()
+    _with_pool(device, lambda pool: _check(_library.cudamem_pool_is_asleep(pool, ctypes.byref(asleep))))
+    return asleep.value

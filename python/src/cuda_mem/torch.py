@@ -10,9 +10,9 @@ code of the process.
 from typing import Any
 
 from . import _native, _pools
-from ._pools import snapshot
+from ._pools import is_asleep, sleep, snapshot, wake
 
-__all__ = ["allocator", "snapshot", "use"]
+__all__ = ["allocator", "is_asleep", "sleep", "snapshot", "use", "wake"]
 
 
 def allocator(glue: str | None = None, **options: Any) -> Any:
@@ -39,7 +39,8 @@ def use(glue: str | None = None, **options: Any) -> Any:
 
     Tensor.record_stream is honoured, and torch.cuda.empty_cache returns unused memory. `options`, in bytes: `initial`,
     `smallest_growth`, `largest_growth`, `maximum`; the number of events `trace_capacity`; and `regions`. ArgumentError if
-    the pools are already in use. `snapshot(device)` shows what they hold."""
+    the pools are already in use. `snapshot(device)` shows what they hold; `sleep(device)` gives their memory back until
+    `wake(device)`."""
     import torch
 
     made = allocator(glue, **options)

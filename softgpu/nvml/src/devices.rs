@@ -55,6 +55,20 @@ pub struct MemoryV2 {
     used: c_ulonglong,
 }
 
+/// A UUID as text, or as its bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Uuid {
+    version: c_uint,
+    kind: c_uint,
+    /// The text with its final zero, or 16 bytes.
+    value: [u8; 41],
+}
+
+const UUID_V1: c_uint = size_of::<Uuid>() as c_uint | 1 << 24;
+const UUID_OF_TEXT: c_uint = 1;
+const UUID_OF_BYTES: c_uint = 2;
+
 const MEMORY_V2: c_uint = size_of::<MemoryV2>() as c_uint | 2 << 24;
 
 nvml_calls! {
@@ -82,6 +96,28 @@ nvml_calls! {
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
         let wanted = text(uuid)?;
         find(device, |machine| machine.devices.iter().position(|device| device.uuid == wanted), NOT_FOUND)
+    }
+
+    /// Returns the device with a UUID, which is text or bytes.
+    fn nvmlDeviceGetHandleByUUIDV(uuid: *const Uuid, device: *mut Device) {
+        // Earlier and later releases may have a shorter structure, so its version comes first.
+        if uuid.is_null() {
+            return Err(INVALID_ARGUMENT);
+        }
+        if (&raw const (*uuid).version).read() != UUID_V1 {
+            return Err(VERSION_MISMATCH);
+        }
+        let Uuid { kind, value, .. } = uuid.read();
+        let wanted = match kind {
+            UUID_OF_TEXT => CStr::from_bytes_until_nul(&value).ok().and_then(|text| text.to_str().ok()),
+            UUID_OF_BYTES => None,
+            _ => return Err(INVALID_ARGUMENT),
+        };
+        let is_it = |uuid: &str| match wanted {
+            Some(text) => uuid == text,
+            None => kind == UUID_OF_BYTES && bytes_in(uuid) == value[..16],
+        };
+        find(device, |machine| machine.devices.iter().position(|device| is_it(&device.uuid)), NOT_FOUND)
     }
 
     /// Returns the device with a PCI address.
@@ -155,6 +191,12 @@ nvml_calls! {
         }
         put(memory, MemoryV2 { version, total, reserved: 0, free: total - used, used })
     }
+}
+
+/// The bytes of a UUID's text.
+fn bytes_in(uuid: &str) -> Vec<u8> {
+    let digits: Vec<u32> = uuid.trim_start_matches("GPU-").chars().filter_map(|digit| digit.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
 }
 
 /// Writes the handle of the device that `select` names.

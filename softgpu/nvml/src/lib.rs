@@ -10,11 +10,13 @@
 
 mod calls;
 mod devices;
+mod fields;
 mod links;
 mod memory;
 mod text;
 
 pub use devices::*;
+pub use fields::*;
 pub use links::*;
 pub use text::*;
 

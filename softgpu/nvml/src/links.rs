@@ -1,6 +1,6 @@
 //! NVLink and access between devices. Each pair of devices that can access each other has one link.
 
-use crate::calls::{INVALID_ARGUMENT, Machine, NOT_SUPPORTED, Result, nvml_calls, put, started, unit_of};
+use crate::calls::{INVALID_ARGUMENT, Machine, NOT_SUPPORTED, Result, handle_of, nvml_calls, put, started, unit_of};
 use crate::devices::{Device, PciInfo, pci_of};
 use std::ffi::{c_int, c_uint};
 
@@ -63,6 +63,11 @@ nvml_calls! {
         let can = machine.settings.peers.allow(one, other);
         put(p2pStatus, if can { 0 } else { P2P_NOT_SUPPORTED })
     }
+}
+
+/// The number of a device's links.
+pub(crate) fn links_of(machine: &Machine, unit: usize) -> usize {
+    (0..MOST_LINKS).filter(|link| other_end(machine, handle_of(unit), *link).is_ok()).count()
 }
 
 /// The device at the other end of a link: link 0 leads to the first other device, link 1 to the second, and so on.

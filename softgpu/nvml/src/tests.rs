@@ -96,6 +96,31 @@ fn part_devices() {
         assert_eq!((major, minor), (9, 0));
         assert_eq!(nvmlDeviceGetHandleByIndex_v2(3, &mut found), 2);
         assert_eq!(nvmlDeviceGetHandleByUUID(c"GPU-0".as_ptr(), &mut found), 6);
+        let text = CString::new(&*identities[2].uuid).unwrap();
+        let digits: String = identities[2].uuid.chars().skip(4).filter(|sign| *sign != '-').collect();
+        let bytes: Vec<u8> = (0..16).map(|n| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).unwrap()).collect();
+        let mut by_uuid = |version: u32, kind: u32, value: &[u8]| {
+            let mut uuid = [0_u32; 13];
+            (uuid[0], uuid[1]) = (version, kind);
+            ptr::copy_nonoverlapping(value.as_ptr(), uuid[2..].as_mut_ptr().cast(), value.len());
+            (nvmlDeviceGetHandleByUUIDV(uuid.as_ptr().cast(), &mut found), found)
+        };
+        let version = 52 | 1 << 24;
+        assert_eq!(by_uuid(version, 1, text.as_bytes_with_nul()), (0, device(2)));
+        assert_eq!(by_uuid(version, 2, &bytes), (0, device(2)));
+        assert_eq!(
+            [(version, 0), (version, 3), (51, 1)].map(|(version, kind)| by_uuid(version, kind, &bytes).0),
+            [2, 2, 25]
+        );
+        assert_eq!((by_uuid(version, 2, &[1; 16]).0, by_uuid(version, 1, &[b'1'; 41]).0), (6, 6));
+        let mut fabric = [9_u8; 32];
+        assert_eq!(nvmlDeviceGetGpuFabricInfo(device(0), fabric.as_mut_ptr().cast()), 0);
+        assert_eq!(fabric[..25], [0; 25]);
+        let mut values = [[0_u32; 10]; 2];
+        (values[0][0], values[1][0]) = (91, 1);
+        assert_eq!(nvmlDeviceGetFieldValues(device(0), 2, values.as_mut_ptr().cast()), 0);
+        assert_eq!((values[0][6..9].to_vec(), values[1][7]), (vec![1, 0, 2], 3));
+        assert_eq!(nvmlDeviceGetFieldValues(device(0), 0, values.as_mut_ptr().cast()), 2);
         assert_eq!(nvmlDeviceGetHandleByPciBusId_v2(c"0000:77:00.0".as_ptr(), &mut found), 6);
         assert_eq!(nvmlDeviceGetHandleByPciBusId_v2(c"0000:01:00.1".as_ptr(), &mut found), 6);
         assert_eq!(nvmlDeviceGetHandleByPciBusId_v2(c"nowhere".as_ptr(), &mut found), 2);

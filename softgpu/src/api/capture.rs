@@ -1,12 +1,16 @@
 //! Stream capture.
 
+use super::graph::find;
+use super::graph_edges::{self, check_data};
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
 use crate::state::graphs::capture::{self, Status};
 use crate::state::streams::Stream;
 use cuda_sys::{
-    CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, cuuint64_t,
+    CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+    CUstreamUpdateCaptureDependencies_flags, cuuint64_t,
 };
+use std::ffi::c_uint;
 use std::ptr;
 
 driver_calls! {
@@ -72,12 +76,67 @@ driver_calls! {
         tell(found, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
     }
 
+    /// Begins a capture into a graph that is there, after some of its nodes. No edge may have data.
+    fn cuStreamBeginCaptureToGraph[Started, cuStreamBeginCaptureToGraph_ptsz](
+        hStream: CUstream,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        mode: CUstreamCaptureMode,
+    ) {
+        check_data(dependencyData, numDependencies)?;
+        let graph = find(global, hGraph)?;
+        let after = graph_edges::dependencies(global, &graph, dependencies, numDependencies)?;
+        let target = (graph, hGraph.addr() as u64, after);
+        capture::begin_into(global, &Stream::find(global, hStream)?, mode, Some(target))
+    }
+
+    /// Adds to the nodes that the next node of a capture comes after, or replaces them.
+    fn cuStreamUpdateCaptureDependencies[Started, cuStreamUpdateCaptureDependencies_ptsz](
+        hStream: CUstream,
+        dependencies: *mut CUgraphNode,
+        numDependencies: usize,
+        flags: c_uint,
+    ) {
+        depend(global, hStream, dependencies, numDependencies, flags)
+    }
+
+    /// As cuStreamUpdateCaptureDependencies. No edge may have data.
+    fn cuStreamUpdateCaptureDependencies_v2[Started, cuStreamUpdateCaptureDependencies_v2_ptsz](
+        hStream: CUstream,
+        dependencies: *mut CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        flags: c_uint,
+    ) {
+        check_data(dependencyData, numDependencies)?;
+        depend(global, hStream, dependencies, numDependencies, flags)
+    }
+
     /// Swaps the calling thread's capture mode.
     fn cuThreadExchangeStreamCaptureMode[Started](mode: *mut CUstreamCaptureMode) {
         ensure(!mode.is_null())?;
         mode.write(capture::exchange_mode(mode.read()));
         Ok(())
     }
+}
+
+/// # Safety
+///
+/// The array is null or has `count` elements.
+unsafe fn depend(
+    global: &Global,
+    stream: CUstream,
+    dependencies: *const CUgraphNode,
+    count: usize,
+    flags: c_uint,
+) -> Result {
+    let replaces = CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES.0;
+    ensure(flags <= replaces && (count == 0 || !dependencies.is_null()))?;
+    // SAFETY: by this function's contract.
+    let nodes: Vec<_> = (0..count).map(|n| unsafe { dependencies.add(n).read() }.addr()).collect();
+    capture::depend(global, &Stream::find(global, stream)?, &nodes, flags == replaces)
 }
 
 fn status(global: &Global, stream: CUstream) -> Result<Status> {

@@ -170,6 +170,13 @@ driver_calls! {
         put(flags, context.flags.load(Ordering::Relaxed) | maps)
     }
 
+    /// Sets the current context's flags.
+    fn cuCtxSetFlags[Started](flags: c_uint) {
+        check_flags(flags)?;
+        current(global)?.flags.store(flags, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Returns a number that no other context ever has. Null names the current context.
     fn cuCtxGetId[Started](ctx: CUcontext, ctxId: *mut c_ulonglong) {
         let context = named_or_current(global, ctx)?;
@@ -219,7 +226,12 @@ driver_calls! {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
         let _inside = access::change("cuCtxEnablePeerAccess", || vec![Change::given(&other)]);
-        let fresh = lock(&mine.peers).insert(other.life());
+        let mut peers = lock(&mine.peers);
+        let is_peer = |context: &&Arc<Context>| context.is_alive() && peers.contains(&context.life());
+        if !peers.contains(&other.life()) && global.contexts.all().iter().filter(is_peer).count() == MOST_PEERS {
+            return Err(CUresult::CUDA_ERROR_TOO_MANY_PEERS);
+        }
+        let fresh = peers.insert(other.life());
         if fresh { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
     }
 
@@ -271,6 +283,7 @@ fn current_device(global: &Global) -> Result<CUdevice> {
 
 fn wait_for(context: &Arc<Context>) -> Result {
     capture::check_context(context)?;
+    context.forget_plain_frees();
     context.synchronize();
     Ok(())
 }
@@ -278,6 +291,9 @@ fn wait_for(context: &Arc<Context>) -> Result {
 fn is_active(device: &Device) -> bool {
     device.primary.is_alive()
 }
+
+/// The most peers of a context. The manual states it for machines without NVSwitch.
+const MOST_PEERS: usize = 8;
 
 fn check_flags(flags: c_uint) -> Result {
     let scheduling = flags & CUctx_flags::CU_CTX_SCHED_MASK.0;

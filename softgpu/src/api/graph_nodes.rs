@@ -141,7 +141,7 @@ pub(super) type Stated = (Params, Work);
 /// # Safety
 ///
 /// `out` is null or writable. The array is null or has `count` elements.
-unsafe fn add(
+pub(super) unsafe fn add(
     global: &Global,
     out: *mut CUgraphNode,
     graph: CUgraph,
@@ -209,7 +209,7 @@ pub(super) fn waiting(global: &Global, event: CUevent) -> Result<Stated> {
 /// # Safety
 ///
 /// The descriptors are null, or as many as the parameters say.
-unsafe fn allocating(global: &Global, params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> {
+pub(super) unsafe fn allocating(global: &Global, params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> {
     let (global, props) = (global, &params.poolProps);
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     let managed = props.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
@@ -234,7 +234,7 @@ unsafe fn allocating(global: &Global, params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -
     Ok((Params::Allocate(*params, access), Work::Allocate(Allocated(block))))
 }
 
-fn freeing(global: &Global, graph: &Graph, address: CUdeviceptr) -> Result<Stated> {
+pub(super) fn freeing(global: &Global, graph: &Graph, address: CUdeviceptr) -> Result<Stated> {
     let block = global.memory.at(address).filter(|block| block.base == address);
     let block = block.and_then(|block| block.graph.clone()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     ensure(!graph.frees(&block))?;

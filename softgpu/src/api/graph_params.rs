@@ -215,7 +215,7 @@ driver_calls! {
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-fn node(global: &Global, handle: CUgraphNode) -> Result<Arc<Node>> {
+pub(super) fn node(global: &Global, handle: CUgraphNode) -> Result<Arc<Node>> {
     Ok(Graph::of_node(global, handle.addr())?.1.node)
 }
 
@@ -224,7 +224,7 @@ fn number(handle: CUgraphNode) -> Result<u64> {
 }
 
 /// Gives a node other parameters, of the same kind.
-fn change(global: &Global, handle: CUgraphNode, state: impl FnOnce(&Graph) -> Result<Stated>) -> Result {
+pub(super) fn change(global: &Global, handle: CUgraphNode, state: impl FnOnce(&Graph) -> Result<Stated>) -> Result {
     let (graph, entry) = Graph::of_node(global, handle.addr())?;
     let (params, work) = state(&graph)?;
     ensure(entry.node.params.kind() == params.kind())?;
@@ -233,7 +233,7 @@ fn change(global: &Global, handle: CUgraphNode, state: impl FnOnce(&Graph) -> Re
 }
 
 /// Gives a node of an executable graph other parameters, of the same kind.
-fn change_ready(global: &Global, graph: CUgraphExec, node: CUgraphNode, (params, work): Stated) -> Result {
+pub(super) fn change_ready(global: &Global, graph: CUgraphExec, node: CUgraphNode, (params, work): Stated) -> Result {
     executable(global, graph)?.change(number(node)?, params, work)
 }
 

@@ -1,13 +1,12 @@
 //! Start, version, error names, addresses of functions.
 
+use super::error_texts::text;
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::settings::{self, USUAL};
 use crate::state::Global;
 use crate::table::{Form, forms};
 use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, CUuuid, cuuint64_t};
-use once_cell::sync::Lazy;
-use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Once;
 
@@ -41,12 +40,12 @@ driver_calls! {
 
     /// Returns the name of an error code.
     fn cuGetErrorName[Nothing](error: CUresult, pStr: *mut *const c_char) {
-        text(error, pStr, |texts| &texts.name)
+        text(error, pStr, |texts| texts.name)
     }
 
     /// Returns a short description of an error code.
     fn cuGetErrorString[Nothing](error: CUresult, pStr: *mut *const c_char) {
-        text(error, pStr, |texts| &texts.words)
+        text(error, pStr, |texts| texts.words)
     }
 
     /// Finds a function by its name without suffix. A missing function is CUDA_ERROR_NOT_FOUND, and no result is
@@ -99,7 +98,7 @@ unsafe fn look_up(symbol: *const c_char, out: *mut *mut c_void, release: c_int, 
     Ok(form.map(|form| if flags == PER_THREAD_STREAM { form.per_thread() } else { form.address }))
 }
 
-fn version() -> u32 {
+pub(super) fn version() -> u32 {
     settings::chosen().map_or(USUAL, |settings| settings.version)
 }
 
@@ -119,43 +118,4 @@ fn find(base: &[u8], release: u32) -> core::result::Result<Form, CUdriverProcAdd
         _ => CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
     };
     Err(missing)
-}
-
-/// The codes that CUDA 13.0 does not know.
-const LATER: [CUresult; 5] = [
-    CUresult::CUDA_ERROR_MULTICAST_RESOURCE_FULL,
-    CUresult::CUDA_ERROR_INSUFFICIENT_LOADER_VERSION,
-    CUresult::CUDA_ERROR_STREAM_DETACHED,
-    CUresult::CUDA_ERROR_GRAPH_RECAPTURE_FAILURE,
-    CUresult::CUDA_ERROR_FABRIC_NOT_READY,
-];
-
-struct Texts {
-    name: CString,
-    words: CString,
-}
-
-static TEXTS: Lazy<HashMap<u32, Texts>> = Lazy::new(|| {
-    let text = |code| {
-        let name = CUresult(code).name()?;
-        let words = match name.strip_prefix("CUDA_ERROR_") {
-            Some(rest) => rest.to_lowercase().replace('_', " "),
-            None => "no error".to_owned(),
-        };
-        Some((code, Texts { name: CString::new(name).ok()?, words: CString::new(words).ok()? }))
-    };
-    (0..1000).filter_map(text).collect()
-});
-
-/// Returns a text for a code. Null and CUDA_ERROR_INVALID_VALUE for an unknown code.
-///
-/// # Safety
-///
-/// `out` is null or writable.
-unsafe fn text(error: CUresult, out: *mut *const c_char, which: impl Fn(&'static Texts) -> &'static CStr) -> Result {
-    let known = version() > USUAL || !LATER.contains(&error);
-    let text = TEXTS.get(&error.0).filter(|_| known).map(which);
-    // SAFETY: by this function's contract.
-    unsafe { put(out, text.map_or(ptr::null(), CStr::as_ptr)) }?;
-    ensure(text.is_some())
 }

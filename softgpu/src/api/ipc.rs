@@ -26,6 +26,7 @@ driver_calls! {
     /// Exports the allocation that contains an address.
     fn cuIpcGetMemHandle[Started](pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) {
         ensure(!pHandle.is_null())?;
+        current(global)?;
         pHandle.cast::<[u8; 64]>().write(export_memory(global, dptr)?);
         Ok(())
     }

@@ -66,16 +66,15 @@ driver_calls! {
         if let Some(pool) = block.pool() {
             stream.uses_pool(pool);
         }
+        let of_pool = block.origin == Origin::Pool;
+        if !of_pool {
+            stream.frees_plain_memory();
+        }
         if stream.is_idle() {
             check_idle("cuMemFreeAsync", &block, 1);
             return Ok(());
         }
-        let of_pool = block.origin == Origin::Pool;
-        let point = stream.submit(Vec::new(), move || check_idle("cuMemFreeAsync", &block, 1))?;
-        if !of_pool {
-            stream.frees_plain_memory_at(&point);
-        }
-        Ok(())
+        stream.submit(Vec::new(), move || check_idle("cuMemFreeAsync", &block, 1)).map(drop)
     }
 
     /// Makes a pool.

@@ -32,11 +32,12 @@ driver_calls! {
         put(phStream, create(global, phStream.is_null(), flags, priority)?)
     }
 
-    /// Destroys a stream. Its work continues to the end, but the call waits for the frees of plain memory among it.
+    /// Destroys a stream. Its work continues to the end. But the call waits for it if plain memory was freed in the stream's
+    /// order since its last synchronization.
     fn cuStreamDestroy_v2[Locked](hStream: CUstream) {
         let stream = global.streams.remove(hStream.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(global, &stream);
-        stream.wait_for_frees();
+        stream.wait_after_plain_frees();
         stream.close();
         Ok(())
     }
@@ -55,6 +56,7 @@ driver_calls! {
     fn cuStreamSynchronize[Started, cuStreamSynchronize_ptsz](hStream: CUstream) {
         let stream = Stream::find(global, hStream)?;
         capture::check_settled(&stream)?;
+        stream.forget_plain_frees();
         stream.synchronize();
         Ok(())
     }

@@ -132,7 +132,14 @@ pub(crate) fn read_environment() -> Result<(), SettingsError> {
         match variable("SOFTGPU_REPORT").as_deref().map(str::trim) {
             None | Some("0") => {}
             Some("1") => misuse::print(),
-            Some(other) => return Err(wrong("SOFTGPU_REPORT", other, SWITCH.to_owned())),
+            Some(path) if path.contains('/') => {
+                let opened = misuse::to_file(path.as_ref());
+                opened
+                    .map_err(|error| wrong("SOFTGPU_REPORT", path, format!("a file that can be written: {error}")))?;
+            }
+            Some(other) => {
+                return Err(wrong("SOFTGPU_REPORT", other, format!("{SWITCH}, or the path of a file with a `/`")));
+            }
         }
         Ok(())
     };

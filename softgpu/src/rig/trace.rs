@@ -3,6 +3,7 @@
 use super::{TRACE, want};
 use crate::sync::lock;
 use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -35,7 +36,7 @@ struct Trace {
 static TRACED: Mutex<Trace> = Mutex::new(Trace { room: 0, calls: VecDeque::new(), file: None });
 
 /// Keeps the last `room` calls from now on, and forgets earlier ones; 0 stops that, and [`take_trace`] still gives what was
-/// kept. `SOFTGPU_TRACE` names a file to which every call is appended.
+/// kept. `SOFTGPU_TRACE` names a file to which every call is appended, after the name of its thread.
 ///
 /// ```
 /// softgpu::trace(10);
@@ -72,7 +73,7 @@ pub(super) fn add(function: &'static str, arguments: &dyn Fn(&mut String), resul
     let mut trace = lock(&TRACED);
     if let Some(file) = &mut trace.file {
         // A failed write of the trace must not disturb the program.
-        let _ = writeln!(file, "{call}");
+        let _ = writeln!(file, "{}: {call}", thread_name());
     }
     if trace.room > 0 {
         if trace.calls.len() == trace.room {
@@ -80,4 +81,14 @@ pub(super) fn add(function: &'static str, arguments: &dyn Fn(&mut String), resul
         }
         trace.calls.push_back(call);
     }
+}
+
+/// The name of this thread, as the system knows it: up to 15 bytes. In a library that a program loads, `std` does not know the
+/// program's threads.
+fn thread_name() -> String {
+    let mut name = [0_u8; 16];
+    // SAFETY: the place has 16 bytes, which is the longest name with its zero.
+    let code = unsafe { libc::pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), name.len()) };
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    if code == 0 { name.to_string_lossy().into_owned() } else { String::new() }
 }

@@ -14,7 +14,7 @@ pub(crate) fn next_sequence() -> u64 {
     SEQUENCE.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The handle for a sequence number and a kind (1 to 15). Its low 4 bits are clear, as in an address.
+/// The handle for a sequence number and a kind (from 1). Its low 4 bits are clear, as in an address.
 pub(crate) fn handle_of(tag: u64, sequence: u64) -> u64 {
     tag << 44 | sequence << 4
 }
@@ -27,7 +27,7 @@ pub(crate) struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// A table for the kind `tag` (1 to 15).
+    /// A table for the kind `tag` (from 1).
     pub(crate) fn new(tag: u64) -> Self {
         Self { tag, live: RwLock::default() }
     }

@@ -11,10 +11,11 @@
 //! | [`contexts`] | contexts, their locks, limits and channels; the queues of streams |
 //! | [`pools`] | what pools have handed out, who may use it, the current pools of places |
 //! | [`memory`] | all allocations by address, also virtual memory and the memory of graphs |
+//! | [`devices`] | the machine's devices, and which of them the program sees |
+//! | [`modules`] | what device code declares, and modules and libraries of it |
 //! | [`sharing`] | other processes (IPC) and other APIs |
 //! | [`streams`], [`graphs`] | streams and events; captures, graphs, launches, user objects |
-//! | [`kernels`], [`copies`] | the work of devices: built-in kernels; copies and fills |
-//! | [`devices`] | the machine's devices, and which of them the program sees |
+//! | [`kernels`], [`copies`] | the work of devices: code of kernels, and their launches; copies and fills |
 //!
 //! [`Global`] holds the tables of all rooms, whose functions get it as an argument.
 
@@ -27,6 +28,7 @@ pub(crate) mod graphs;
 pub(crate) mod handle;
 pub(crate) mod kernels;
 pub(crate) mod memory;
+pub(crate) mod modules;
 pub(crate) mod pools;
 pub(crate) mod sharing;
 pub(crate) mod streams;
@@ -35,7 +37,7 @@ use crate::call::{Result, refuse};
 use crate::ledger::{Ledger, ledger};
 use crate::misuse;
 use crate::rig;
-use crate::settings::{self, Settings};
+use crate::settings::{self, Settings, SettingsError};
 use crate::sync::lock;
 use crate::vkgdr::{Handle as VkgdrHandle, MappedMemory};
 use crate::vulkan::Vulkan;
@@ -45,11 +47,12 @@ use contexts::{Context, gate, queue};
 use cuda_sys::{CUcontext, CUdevice, CUmemLocation, CUmemLocationType, CUresult};
 use devices::{Device, identity, visible};
 use graphs::capture::{self, Captures};
-use graphs::{Executable, Graph, GraphOfNode, UserObject};
+use graphs::{Conditions, Executable, Graph, GraphOfNode, UserObject};
 use handle::{Handles, next_sequence};
-use kernels::{Function, Module};
+use kernels::CodeLibrary;
 use memory::virtual_memory::{Physical, Reservations};
 use memory::{Allocation, GraphMemory, Memory, Origin};
+use modules::{Function, Kernel, Library, Link, Module};
 use once_cell::sync::OnceCell;
 use pools::{Place, PlacePools, Pool};
 use sharing::{ExternalMemory, Semaphore};
@@ -83,9 +86,15 @@ pub(crate) struct Global {
     pub(crate) opened: Mutex<HashMap<(u64, usize), u64>>,
     pub(crate) modules: Handles<Module>,
     pub(crate) functions: Handles<Function>,
+    pub(crate) libraries: Handles<Library>,
+    pub(crate) kernels: Handles<Kernel>,
+    pub(crate) links: Handles<Link>,
+    /// The library with the code of kernels that the settings name.
+    pub(crate) kernel_library: Option<CodeLibrary>,
     pub(crate) captures: Captures,
     pub(crate) graphs: Handles<Graph>,
     pub(crate) graph_of_node: GraphOfNode,
+    pub(crate) conditions: Conditions,
     pub(crate) executables: Handles<Executable>,
     pub(crate) user_objects: Handles<UserObject>,
     vulkan: OnceCell<Option<Vulkan>>,
@@ -106,7 +115,6 @@ impl Global {
 
     /// Starts the driver unless it has started already.
     pub(crate) fn start() -> Result {
-        let _starting = lock(&STARTING);
         if Self::get().is_ok() {
             return Ok(());
         }
@@ -114,6 +122,12 @@ impl Global {
             eprintln!("{error}");
             CUresult::CUDA_ERROR_INVALID_VALUE
         })?;
+        // Before the lock: an initialiser of the library may start the driver.
+        let kernel_library = settings.kernels.as_deref().map(open_kernels).transpose()?;
+        let _starting = lock(&STARTING);
+        if Self::get().is_ok() {
+            return Ok(());
+        }
         watch_forks();
         freed::set_quarantine(settings.quarantine);
         queue::set_seed(settings.seed);
@@ -131,11 +145,16 @@ impl Global {
         if seen.is_empty() {
             return Err(CUresult::CUDA_ERROR_NO_DEVICE);
         }
-        GLOBAL.store(Box::leak(Box::new(Self::new(settings, seen, vulkan))), Ordering::Release);
+        GLOBAL.store(Box::leak(Box::new(Self::new(settings, seen, vulkan, kernel_library))), Ordering::Release);
         Ok(())
     }
 
-    fn new(settings: Settings, seen: Vec<usize>, vulkan: OnceCell<Option<Vulkan>>) -> Self {
+    fn new(
+        settings: Settings,
+        seen: Vec<usize>,
+        vulkan: OnceCell<Option<Vulkan>>,
+        kernel_library: Option<CodeLibrary>,
+    ) -> Self {
         let contexts = Handles::new(1);
         let pools = Handles::new(5);
         let device = |index| {
@@ -177,9 +196,14 @@ impl Global {
             opened: Mutex::default(),
             modules: Handles::new(10),
             functions: Handles::new(11),
+            libraries: Handles::new(16),
+            kernels: Handles::new(17),
+            links: Handles::new(19),
+            kernel_library,
             captures: Captures::default(),
             graphs: Handles::new(12),
             graph_of_node: GraphOfNode::default(),
+            conditions: Conditions::default(),
             executables: Handles::new(13),
             user_objects: Handles::new(15),
             vulkan,
@@ -249,9 +273,19 @@ impl Global {
         self.memory.remove_where(|block| block.context.as_ref().is_some_and(held));
         self.externals.remove_where(|memory| held(&memory.context));
         self.semaphores.remove_where(|semaphore| held(&semaphore.context));
+        self.links.remove_where(|link| held(&link.context));
         self.modules.remove_where(|module| held(&module.context));
         self.functions.remove_where(|function| held(&function.context));
     }
+}
+
+/// The library with the code of kernels that the settings name.
+fn open_kernels(path: &str) -> Result<CodeLibrary> {
+    CodeLibrary::open(path).map_err(|error| {
+        let want = format!("a shared library that can be loaded: {error}").into();
+        eprintln!("{}", SettingsError { name: "SOFTGPU_KERNELS", value: path.to_owned(), want });
+        CUresult::CUDA_ERROR_INVALID_VALUE
+    })
 }
 
 /// The CPU Vulkan devices, opened at the first use.
@@ -324,7 +358,7 @@ pub fn reset() -> Ledger {
 
 /// Leaks memory that the program may still read and write by addresses of its own.
 fn keep_what_the_cpu_addresses(global: &Global) {
-    let hosts = [Origin::Host, Origin::Managed, Origin::Mapped];
+    let hosts = [Origin::Host, Origin::Managed, Origin::ManagedVariable, Origin::Mapped];
     let is_hosts = |block: &Allocation| {
         hosts.contains(&block.origin) || block.pool.as_ref().is_some_and(|pool| pool.place != Place::Device)
     };

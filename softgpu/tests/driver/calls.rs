@@ -11,17 +11,47 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 #[test]
+fn the_current_contexts_flags_are_set() {
+    let m = machine(Settings::default());
+    let (context, mut flags) = (m.context(0), 0);
+    assert_eq!(cu!(m, cuCtxSetFlags(CUctx_flags::CU_CTX_SCHED_YIELD.0)), 0);
+    assert_eq!(cu!(m, cuCtxGetFlags(&mut flags)), 0);
+    assert_eq!(flags, CUctx_flags::CU_CTX_SCHED_YIELD.0);
+    assert_eq!(cu!(m, cuCtxSetFlags(3)), 1);
+    assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
+    m.finish();
+}
+
+#[test]
+fn texts_of_errors_are_those_that_the_driver_prints() {
+    let m = machine(Settings::default());
+    for (code, expected) in [
+        (CUresult::CUDA_SUCCESS, c"no error"),
+        (CUresult::CUDA_ERROR_INVALID_VALUE, c"invalid argument"),
+        (CUresult::CUDA_ERROR_NOT_INITIALIZED, c"initialization error"),
+        (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, c"an illegal memory access was encountered"),
+    ] {
+        let mut text = ptr::null();
+        assert_eq!(cu!(m, cuGetErrorString(code, &mut text)), 0);
+        // SAFETY: the driver's texts live as long as it.
+        assert_eq!(unsafe { CStr::from_ptr(text) }, expected);
+    }
+    m.finish();
+}
+
+#[test]
 fn the_program_sees_the_devices_that_it_is_given() {
     let m = machine(Settings { devices: 4, visible: Some("3,1,7,0".into()), ..Settings::default() });
     let (mut count, mut name, mut uuid, mut bus) = (0, [0; 64], CUuuid::default(), [0; 16]);
     assert_eq!(cu!(m, cuDeviceGetCount(&mut count)), 0);
     assert_eq!(count, 2);
+    let mut uuids = Vec::new();
     for (device, unit) in [(0, 3), (1, 1)] {
         assert_eq!(cu!(m, cuDeviceGetName(name.as_mut_ptr(), 64, device)), 0);
         // SAFETY: the driver ended the text with a zero.
         assert_eq!(unsafe { CStr::from_ptr(name.as_ptr()) }.to_str(), Ok(&*format!("softgpu {unit} (host memory)")));
         assert_eq!(cu!(m, cuDeviceGetUuid_v2(&mut uuid, device)), 0);
-        assert_eq!(uuid.bytes[15], unit);
+        uuids.push(uuid.bytes);
         assert_eq!(cu!(m, cuDeviceGetPCIBusId(bus.as_mut_ptr(), 16, device)), 0);
         let mut found = -1;
         assert_eq!(cu!(m, cuDeviceGetByPCIBusId(&mut found, bus.as_ptr())), 0);
@@ -31,14 +61,15 @@ fn the_program_sees_the_devices_that_it_is_given() {
             cu!(m, cuDeviceGetAttribute(&mut number, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device)),
             0
         );
-        assert_eq!(number, i32::from(unit) + 1);
+        assert_eq!(number, unit + 1);
     }
+    assert!(uuids[0].iter().zip(uuids[1]).all(|(one, other)| *one != other), "{uuids:?}");
     let mut found = -1;
     assert_eq!(cu!(m, cuDeviceGetByPCIBusId(&mut found, c"0000:01:00.0".as_ptr())), 101, "device 0 is hidden");
     assert_eq!(cu!(m, cuDeviceGet(&mut found, 2)), 101);
     m.finish();
 
-    let uuid = "GPU-736f6674-6770-7520-6465-766963650001".to_owned();
+    let uuid = "GPU-8114d18a-5192-c30f-32a9-6430fbb54ebf".to_owned();
     let m = machine(Settings { visible: Some(uuid), ..Settings::default() });
     assert_eq!(cu!(m, cuDeviceGetCount(&mut count)), 0);
     assert_eq!(cu!(m, cuDeviceGetPCIBusId(bus.as_mut_ptr(), 16, 0)), 0);

@@ -94,6 +94,33 @@ fn events_extend_a_capture_to_streams_that_must_be_rejoined() {
 }
 
 #[test]
+fn a_capture_goes_on_without_a_stream_that_it_has_joined() {
+    let m = machine(Settings::default());
+    let (one, memory, event) = (m.stream(1), m.alloc(8), m.event());
+    assert_eq!(cu!(m, cuMemsetD8_v2(memory, 0, 8)), 0);
+    for joined in [true, false] {
+        let two = m.stream(1);
+        m.begin(one, GLOBAL);
+        assert_eq!(cu!(m, cuEventRecord(event, one)), 0);
+        assert_eq!(cu!(m, cuStreamWaitEvent(two, event, 0)), 0);
+        assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 8, two)), 0);
+        if joined {
+            assert_eq!(cu!(m, cuEventRecord(event, two)), 0);
+            assert_eq!(cu!(m, cuStreamWaitEvent(one, event, 0)), 0);
+        }
+        assert_eq!(cu!(m, cuStreamDestroy_v2(two)), 0);
+        if joined {
+            assert_eq!(cu!(m, cuMemsetD8Async(memory, 2, 4, one)), 0);
+            m.run(m.ready(m.end(one), 0), one);
+            assert_eq!(m.read(memory, 8), [2, 2, 2, 2, 1, 1, 1, 1]);
+        } else {
+            m.lost(one);
+        }
+    }
+    done(m);
+}
+
+#[test]
 fn capture_info_reports_the_graph_and_its_last_nodes() {
     let m = machine(Settings::default());
     let (stream, memory) = (m.stream(1), m.alloc(8));

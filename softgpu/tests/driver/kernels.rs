@@ -97,8 +97,8 @@ fn a_wrong_address_is_the_contexts_error_from_then_on() {
 #[test]
 fn images_functions_and_launches_are_checked() {
     let m = machine(Settings::default());
-    assert_eq!(load(&m, c".version 6.4\n.visible .entry matmul(.param .u64 a) { ret; }").0, 209);
-    assert_eq!(load(&m, c"\x7fELF").0, 209);
+    assert_eq!(load(&m, c"softgpu kernels: matmul").0, 209);
+    assert_eq!(load(&m, c"\x50\xed\x55\xba").0, 209);
     assert_eq!(load(&m, c"what is this").0, 200);
     let (answer, module) = load(&m, c".version 6.4\n.visible .entry double_bytes(.param .u64 a) { ret; }");
     assert_eq!(answer, 0);

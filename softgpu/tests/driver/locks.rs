@@ -287,7 +287,7 @@ fn by_default_43_streams_share_a_channel() {
 }
 
 #[test]
-fn stream_destroy_waits_only_for_its_frees_of_plain_memory() {
+fn stream_destroy_waits_after_its_frees_of_plain_memory() {
     let m = machine(Settings::default());
     let (blocked, context) = (m.stream(1).addr(), current(&m));
     let from_pool = || {
@@ -309,6 +309,22 @@ fn stream_destroy_waits_only_for_its_frees_of_plain_memory() {
     let (plain, of_pool) = (m.alloc(64), from_pool());
     assert!(!returns_while_blocked(&m, blocked, || end(free_behind(plain))));
     assert!(returns_while_blocked(&m, blocked, || end(free_behind(of_pool))));
+    // Also for later work, after a free that is done, unless the stream was synchronized since.
+    let work_behind = |is_synchronized| {
+        let (stream, mut event) = (m.stream(1), ptr::null_mut());
+        assert_eq!(cu!(m, cuMemFreeAsync(m.alloc(64), stream)), 0);
+        if is_synchronized {
+            assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+        }
+        assert_eq!(cu!(m, cuStreamQuery(stream)), 0);
+        assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
+        assert_eq!(cu!(m, cuEventRecord(event, ptr::without_provenance_mut(blocked))), 0);
+        assert_eq!(cu!(m, cuStreamWaitEvent(stream, event, 0)), 0);
+        assert_eq!(cu!(m, cuEventDestroy_v2(event)), 0);
+        stream.addr()
+    };
+    assert!(!returns_while_blocked(&m, blocked, || end(work_behind(false))));
+    assert!(returns_while_blocked(&m, blocked, || end(work_behind(true))));
     // The call holds the lock.
     let plain = m.alloc(64);
     let use_an_event = || {

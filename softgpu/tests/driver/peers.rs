@@ -177,3 +177,20 @@ fn broken_access_loses_copies_and_the_hosts_route_does_not() {
     assert_eq!(cu!(m, cuCtxDestroy_v2(far)), OK);
     m.finish();
 }
+
+#[test]
+fn a_context_has_at_most_eight_peers() {
+    let m = of(Peers::Mesh, 10);
+    let others: Vec<_> = (1..10).map(|device| m.context(device)).collect();
+    let mine = m.context(0);
+    let answers: Vec<_> = others.iter().map(|other| cu!(m, cuCtxEnablePeerAccess(*other, 0))).collect();
+    assert_eq!(answers, [OK, OK, OK, OK, OK, OK, OK, OK, CUresult::CUDA_ERROR_TOO_MANY_PEERS.0]);
+    assert_eq!(cu!(m, cuCtxEnablePeerAccess(others[0], 0)), CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED.0);
+    assert_eq!(cu!(m, cuCtxDestroy_v2(others[1])), OK);
+    assert_eq!(cu!(m, cuCtxEnablePeerAccess(others[8], 0)), OK);
+    for context in others.into_iter().chain([mine]) {
+        // The second one has ended.
+        cu!(m, cuCtxDestroy_v2(context));
+    }
+    m.finish();
+}

@@ -208,10 +208,25 @@ fn vkgdr_functions_fail_when_wanted_and_say_so() {
 fn part_environment() {
     let m = machine(Settings::default());
     let memory = m.alloc(64);
-    let mut second = 0;
-    assert_eq!(cu!(m, cuMemAlloc_v2(&mut second, 64)), 2);
+    std::thread::scope(|scope| {
+        let second = || assert_eq!(cu!(m, cuMemAlloc_v2(&mut 0, 64)), 2);
+        std::thread::Builder::new().name("another".to_owned()).spawn_scoped(scope, second).unwrap();
+    });
     assert_eq!((cu!(m, cuMemFree_v2(memory)), cu!(m, cuMemFree_v2(memory))), (0, 1));
     m.finish();
+}
+
+#[test]
+fn reports_are_appended_to_a_file() {
+    let file = std::env::temp_dir().join(format!("softgpu-report-{}", std::process::id()));
+    std::fs::write(&file, "before\n").unwrap();
+    let mut program = in_its_own_process(module_path!(), "part_environment");
+    let ended = program.env("SOFTGPU_FAIL", "cuMemAlloc_v2:2=2").env("SOFTGPU_REPORT", &file).output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && !errors.contains("double free"), "{errors}");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(lines.starts_with("before\ndouble free: 0x") && lines.lines().count() == 2, "{lines}");
 }
 
 #[test]
@@ -225,5 +240,5 @@ fn the_environment_asks_for_faults_a_trace_and_reports() {
     assert!(errors.contains("softgpu: double free: 0x"), "{errors}");
     let lines = std::fs::read_to_string(&trace).unwrap();
     std::fs::remove_file(&trace).unwrap();
-    assert!(lines.contains("\ncuMemAlloc_v2(0x") && lines.contains(", 64) = 2\n"), "{lines}");
+    assert!(lines.contains("\nanother: cuMemAlloc_v2(0x") && lines.contains(", 64) = 2\n"), "{lines}");
 }

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Every variable of softgpu, with a value that it cannot read.
-const BAD: [(&str, &str); 18] = [
+const BAD: [(&str, &str); 19] = [
     ("SOFTGPU_ATOM", "48"),
     ("SOFTGPU_ATTRIBUTES", "144"),
     ("SOFTGPU_CHANNELS", "few"),
     ("SOFTGPU_COHERENT", "2"),
     ("SOFTGPU_DEVICES", "65"),
     ("SOFTGPU_FAIL", "cuMemAlloc:1=2"),
+    ("SOFTGPU_KERNELS", "/there/is/none.so"),
     ("SOFTGPU_LOCKS", "no"),
     ("SOFTGPU_MEMORY", "80G"),
     ("SOFTGPU_PEERS", "ring"),

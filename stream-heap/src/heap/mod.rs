@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use by_address::ByAddress;
 use chunks::Chunks;
-pub use chunks::{Claim, Gather, Move};
+pub use chunks::{ChunkSizes, Claim, Gather, Move};
 
 /// How many free ranges a search tries before it gives up, unless it is thorough.
 const USUAL_TRIES: usize = 64;

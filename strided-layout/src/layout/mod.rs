@@ -204,29 +204,34 @@ impl StridedLayout {
             return Err(LayoutError::Length { operation, argument: "the list of strides", length, expected });
         }
         let item_size = item_size_number(operation, self.item_size)?;
-        if let Some(axis) = self.shape.iter().position(|extent| *extent < 0) {
-            let (extent, rule) = (self.shape[axis], "extents must not be negative");
-            return Err(LayoutError::Extent { operation, axis, extent, rule });
-        }
-        let all: Option<i64> = match self.shape.contains(&0) {
-            true => Some(0),
-            false => self.shape.iter().try_fold(1_i64, |all, extent| all.checked_mul(*extent)),
-        };
-        all.and_then(|all| all.checked_mul(item_size)).ok_or(overflow(operation, "the number of bytes"))?;
-        let (mut low, mut high) = (Some(self.offset), Some(self.offset));
-        if all != Some(0) {
-            for (extent, stride) in self.shape.iter().zip(&self.strides) {
-                let reach = (extent - 1).checked_mul(*stride);
-                let side = if *stride < 0 { &mut low } else { &mut high };
-                *side = side.and_then(|side| side.checked_add(reach?));
+        let (mut bytes, mut low, mut high) = (item_size, self.offset, self.offset);
+        let (mut is_empty, mut too_large, mut outside) = (false, false, false);
+        for (axis, (extent, stride)) in self.shape.iter().copied().zip(self.strides.iter().copied()).enumerate() {
+            if extent < 0 {
+                let rule = "extents must not be negative";
+                return Err(LayoutError::Extent { operation, axis, extent, rule });
             }
+            is_empty |= extent == 0;
+            let (product, overflows) = bytes.overflowing_mul(extent);
+            bytes = product;
+            too_large |= overflows;
+            let (reach, overflows) = (extent - 1).overflowing_mul(stride);
+            let side = if stride < 0 { &mut low } else { &mut high };
+            let (end, is_past) = side.overflowing_add(reach);
+            *side = end;
+            outside |= overflows | is_past;
         }
-        let in_bytes = |number: Option<i64>| number.and_then(|number| number.checked_mul(item_size));
-        let end = in_bytes(high.and_then(|high| high.checked_add(1)));
-        match (in_bytes(low), end) {
-            (Some(_), Some(_)) => Ok(()),
-            _ => Err(overflow(operation, "the offset of an element")),
+        if is_empty {
+            // No stride counts.
+            (low, high, outside) = (self.offset, self.offset, false);
+        } else if too_large {
+            return Err(overflow(operation, "the number of bytes"));
         }
+        let in_bytes = |number: i64| number.checked_mul(item_size);
+        if outside || in_bytes(low).is_none() || high.checked_add(1).and_then(in_bytes).is_none() {
+            return Err(overflow(operation, "the offset of an element"));
+        }
+        Ok(())
     }
 }
 

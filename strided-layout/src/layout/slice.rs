@@ -1,6 +1,6 @@
 //! Parts of a layout.
 
-use super::{LayoutError, Numbers, Result, StridedLayout, overflow};
+use super::{LayoutError, Result, StridedLayout, overflow};
 use core::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo};
 
 /// Selects a part of an axis. Negative numbers count from the end, as in Python.
@@ -81,48 +81,80 @@ impl StridedLayout {
     ///
     /// # Errors
     ///
-    /// There are more indices than axes; an index is out of range; a step is 0; a stride overflows.
+    /// There are more indices than axes; an index is out of range; a step is 0; a stride, or the offset of a part without
+    /// elements, overflows.
     pub fn sliced(&self, indices: &[Index]) -> Result<Self> {
+        let mut part = self.clone();
+        part.slice_in_place(indices)?;
+        Ok(part)
+    }
+
+    /// Replaces the layout by a [part](Self::sliced) of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`sliced`](Self::sliced). The layout is unchanged then.
+    pub fn slice_in_place(&mut self, indices: &[Index]) -> Result<()> {
         const OPERATION: &str = "StridedLayout::sliced";
         if indices.len() > self.ndim() {
             let (indices, dimensions) = (indices.len(), self.ndim());
             return Err(LayoutError::TooManyIndices { operation: OPERATION, indices, dimensions });
         }
-        let (mut shape, mut strides, mut offset) = (Numbers::new(), Numbers::new(), self.offset);
         let mut overflows = false;
-        for (axis, (extent, stride)) in self.axes().enumerate() {
-            match indices.get(axis).copied().unwrap_or(Index::ALL) {
-                Index::At(index) => {
-                    let counted = if index < 0 { index.saturating_add(extent) } else { index };
-                    if counted < 0 || counted >= extent {
-                        return Err(LayoutError::Index { operation: OPERATION, axis, index, extent });
-                    }
-                    // Saturates only if another axis has no elements, because `check` has not tested the product then.
-                    offset = offset.saturating_add(counted.saturating_mul(stride));
+        for (axis, (index, (extent, stride))) in indices.iter().zip(self.axes()).enumerate() {
+            match *index {
+                Index::At(index) if index >= extent || index < -extent => {
+                    return Err(LayoutError::Index { operation: OPERATION, axis, index, extent });
                 }
                 Index::Slice { step: 0, .. } => return Err(LayoutError::ZeroStep { operation: OPERATION, axis }),
+                // No element uses the stride of a slice with at most one index.
                 Index::Slice { start, end, step } => {
-                    let (first, count) = slice_of(extent, start, end, step);
-                    offset = offset.saturating_add(first.saturating_mul(stride));
-                    shape.push(count);
-                    // No element uses the stride of a slice with at most one index.
-                    overflows |= count > 1 && stride.checked_mul(step).is_none();
-                    strides.push(stride.saturating_mul(step));
+                    overflows |= stride.checked_mul(step).is_none() && slice_of(extent, start, end, step).1 > 1;
                 }
+                Index::At(_) => {}
             }
         }
-        if shape.contains(&0) {
-            strides.fill(0);
-        } else if overflows {
-            return Err(overflow(OPERATION, "a stride"));
-        }
-        let part = Self { shape, strides, item_size: self.item_size, offset };
-        // The elements of a part are elements of this layout, whose offsets fit.
-        if self.is_empty() {
+        if self.is_empty() || overflows {
+            let mut part = self.clone();
+            part.cut(indices);
+            if overflows && !part.is_empty() {
+                return Err(overflow(OPERATION, "a stride"));
+            }
             part.check(OPERATION)?;
+            *self = part;
+        } else {
+            // The elements of a part are elements of this layout, whose offsets fit.
+            self.cut(indices);
+            debug_assert_eq!(self.check(OPERATION), Ok(()));
         }
-        debug_assert_eq!(part.check(OPERATION), Ok(()));
-        Ok(part)
+        Ok(())
+    }
+
+    /// Takes valid indices. Numbers that elements use do not saturate, unless a stride overflows.
+    fn cut(&mut self, indices: &[Index]) {
+        let (shape, strides) = (&mut self.shape[..], &mut self.strides[..]);
+        let mut kept = 0;
+        for axis in 0..shape.len().min(strides.len()) {
+            let (extent, stride) = (shape[axis], strides[axis]);
+            let (first, left) = match indices.get(axis) {
+                Some(Index::At(index)) => (if *index < 0 { index + extent } else { *index }, None),
+                Some(Index::Slice { start, end, step }) => {
+                    let (first, count) = slice_of(extent, *start, *end, *step);
+                    (first, Some((count, stride.saturating_mul(*step))))
+                }
+                None => (0, Some((extent, stride))),
+            };
+            self.offset = self.offset.saturating_add(first.saturating_mul(stride));
+            if let Some(left) = left {
+                (shape[kept], strides[kept]) = left;
+                kept += 1;
+            }
+        }
+        self.shape.truncate(kept);
+        self.strides.truncate(kept);
+        if self.is_empty() {
+            self.strides.fill(0);
+        }
     }
 }
 

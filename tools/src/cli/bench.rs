@@ -197,24 +197,40 @@ fn parse_large(text: &str) -> Result<usize, String> {
 const BENCH_REMOTE_AFTER: &str = "\
 Examples:
   cuda-mem bench remote
+  cuda-mem bench remote --device 0 --to 1
   cuda-mem bench remote --json > remote.json
 
-Device memory goes to another thread over the loopback and comes back, at 1 KiB to 16 MiB: as frames (`cuda-mem-remote`), and by a
-plain loop, which copies to page-locked memory, waits, and writes a TCP socket. Where UCX is installed, frames go over it too. They
-take turns.
+Device memory goes to another process of this host and comes back, at 1 KiB to 16 MiB. Each way has two processes, and they take
+turns:
+  ours          frames (`cuda-mem-remote`) over sockets, sealed
+  plain loop    copies to page-locked memory, waits, and writes a TCP socket
+  over UCX      frames over UCX, where it is installed
+  UCX direct    active messages of UCX from and to device memory, by the ways of this host that it chooses
+  UCX's TCP     the same over TCP (UCX_TLS=tcp,cuda_copy), which it takes between hosts without other networks
+  ucx_perftest  UCX's own benchmark, where it is on the path or beside UCX's library: twice the latency that it tells
+  ipc           copies into memory that both processes have, and a byte over a socket
+UCX direct needs a libcuda.so.1 that UCX finds. Over the software GPU, name a copy of libsoftgpu.so libcuda.so.1, have
+libnvidia-ml.so.1 in the same folder, and set CUDA_MEM_LIBCUDA to the file and LD_LIBRARY_PATH to the folder.
 
 Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether all was measured, and if not, why
-  software, device_name, driver, cuda, transports, load (of the machine)
-  rows          for each size: bytes, rounds, ours_ns, ours_p99_ns, plain_ns, plain_p99_ns; with UCX also ucx_ns";
+  software, device_name, driver, cuda, to_device_name, transports, not_there (why ways were not measured), load (of the machine)
+  rows          for each size: bytes, rounds; for each way of ours, plain, ucx, ucx_direct, ucx_tcp, perftest, ipc that is there:
+                its median as ours_ns, and the 99th percentile as ours_p99_ns (not of perftest)";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_REMOTE_AFTER)]
 pub(crate) struct BenchRemoteOptions {
     #[command(flatten)]
     pub(crate) run: BenchRun,
+    /// The number of the other process's device; by default the same
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) to: Option<i32>,
+    /// Is one of the two processes of a way, and does what it is told on standard input
+    #[arg(long, hide = true)]
+    pub(crate) side: bool,
 }
 
 const BENCH_SIGNAL_AFTER: &str = "\

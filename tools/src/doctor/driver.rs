@@ -154,7 +154,7 @@ fn plain(attempt: &Attempt) -> &str {
 }
 
 /// The file mapped into this process whose name begins with `name`, from the text of /proc/self/maps.
-pub(super) fn mapped_file(maps: &str, name: &str) -> Option<String> {
+pub(crate) fn mapped_file(maps: &str, name: &str) -> Option<String> {
     maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find_map(|path| {
         let file = path.rsplit('/').next()?;
         file.starts_with(name).then(|| path.to_owned())

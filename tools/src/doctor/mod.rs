@@ -16,6 +16,8 @@ mod topology;
 mod ucx;
 mod vulkan;
 
+pub(crate) use driver::mapped_file;
+
 use crate::cli::DoctorOptions;
 use crate::output;
 use finding::{Message, Recorder};

@@ -1,6 +1,7 @@
 //! The calls of UCX: a thin shell around its context, workers, endpoints and listeners. One thread uses them all.
 
-use super::pipe::ENOUGH;
+use super::pipe::{ENOUGH, Message};
+use crate::error::Cause;
 use crate::{Error, Result};
 use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_void};
@@ -139,7 +140,25 @@ impl Drop for Worker<'_> {
 /// What the callbacks of an endpoint reach.
 struct Inbox {
     messages: Sender<Vec<u8>>,
-    is_broken: Cell<bool>,
+    broken: Cell<Option<Cause>>,
+}
+
+impl Inbox {
+    /// Only the first cause counts.
+    fn break_by(&self, cause: Cause) {
+        self.broken.set(self.broken.get().or(Some(cause)));
+    }
+
+    fn fail(&self, status: ucs_status_t) {
+        self.break_by(match status {
+            // If the peer's process ends, UCX reports one of these.
+            ucs_status_t::UCS_ERR_CONNECTION_RESET
+            | ucs_status_t::UCS_ERR_NOT_CONNECTED
+            | ucs_status_t::UCS_ERR_CANCELED
+            | ucs_status_t::UCS_ERR_IO_ERROR => Cause::Closed,
+            _ => Cause::Ucx { status: status.name().unwrap_or("an unknown error") },
+        });
+    }
 }
 
 /// A worker for one endpoint, with what its callbacks reach.
@@ -154,7 +173,7 @@ impl<'a> Prepared<'a> {
     fn new(context: &'a Context) -> Result<Self> {
         let ucp = context.ucp;
         let (sender, messages) = unbounded();
-        let inbox = Box::new(Inbox { messages: sender, is_broken: Cell::new(false) });
+        let inbox = Box::new(Inbox { messages: sender, broken: Cell::new(None) });
         let made = Self { worker: Worker::new(context)?, inbox, messages };
         let handler = ucp_am_handler_param {
             field_mask: bits(
@@ -191,17 +210,17 @@ impl<'a> Prepared<'a> {
         let made = unsafe { ucp.ucp_ep_create(self.worker.worker, params, &mut endpoint) };
         check(ucp, "ucp_ep_create", made)?;
         let Self { worker, inbox, messages } = self;
-        Ok((Endpoint { endpoint, sending: Vec::new(), sent: 0, worker, inbox, unsent: Vec::new() }, messages))
+        Ok((Endpoint { endpoint, sending: Vec::new(), sent: Vec::new(), worker, inbox, unsent: Vec::new() }, messages))
     }
 }
 
 /// An endpoint with a worker of its own.
 pub(super) struct Endpoint<'a> {
     endpoint: ucp_ep_h,
-    /// Messages that UCX sends, each with its request.
+    /// The memory of messages that UCX sends, each with its request.
     sending: Vec<(ucs_status_ptr_t, Vec<u8>)>,
-    /// How many messages were sent since the last question.
-    sent: usize,
+    /// The memory of messages that were sent since the last question.
+    sent: Vec<Vec<u8>>,
     /// Ends before the inbox, which its callbacks use, and before the messages that it may still read.
     worker: Worker<'a>,
     inbox: Box<Inbox>,
@@ -248,15 +267,16 @@ impl<'a> Endpoint<'a> {
         self.inbox.messages.len() < most
     }
 
-    pub fn is_broken(&self) -> bool {
-        self.inbox.is_broken.get()
+    /// What has ended the connection.
+    pub fn broken(&self) -> Option<Cause> {
+        self.inbox.broken.get()
     }
 
     pub fn worker(&self) -> &Worker<'a> {
         &self.worker
     }
 
-    pub fn send(&mut self, message: Vec<u8>) {
+    pub fn send(&mut self, Message { memory, size }: Message) {
         let flags = Op::UCP_OP_ATTR_FIELD_FLAGS | Op::UCP_OP_ATTR_FIELD_MEMORY_TYPE;
         let params = ucp_request_param_t {
             op_attr_mask: flags.0,
@@ -268,31 +288,34 @@ impl<'a> Endpoint<'a> {
         // SAFETY: the message stays where it is until its request is done.
         let request = unsafe {
             let ucp = self.worker.context.ucp;
-            ucp.ucp_am_send_nbx(self.endpoint, MESSAGE, ptr::null(), 0, message.as_ptr().cast(), message.len(), &params)
+            ucp.ucp_am_send_nbx(self.endpoint, MESSAGE, ptr::null(), 0, memory.as_ptr().cast(), size, &params)
         };
         match request.map(|request| (request, UCS_PTR_STATUS(request))) {
-            Ok((_, ucs_status_t::UCS_OK)) => self.sent += 1,
-            Ok((request, ucs_status_t::UCS_INPROGRESS)) => self.sending.push((request, message)),
-            _ => self.inbox.is_broken.set(true),
+            Ok((_, ucs_status_t::UCS_OK)) => self.sent.push(memory),
+            Ok((request, ucs_status_t::UCS_INPROGRESS)) => self.sending.push((request, memory)),
+            Ok((_, status)) => self.inbox.fail(status),
+            Err(_) => self.inbox.fail(ucs_status_t::UCS_ERR_UNSUPPORTED),
         }
     }
 
-    /// How many messages were sent since the last call.
-    pub fn take_sent(&mut self) -> usize {
+    /// The memory of messages that were sent since the last call.
+    pub fn take_sent(&mut self) -> Vec<Vec<u8>> {
         let ucp = self.worker.context.ucp;
-        let (is_broken, sent) = (&self.inbox.is_broken, &mut self.sent);
-        self.sending.retain(|(request, _)| {
+        let (inbox, sent) = (&self.inbox, &mut self.sent);
+        let is_done = |(request, _): &mut (ucs_status_ptr_t, Vec<u8>)| {
             // SAFETY: the request is UCX's, and freed once, here.
             let status = unsafe { ucp.ucp_request_check_status(*request) }.unwrap_or(ucs_status_t::UCS_ERR_IO_ERROR);
             if status == ucs_status_t::UCS_INPROGRESS {
-                return true;
+                return false;
             }
-            is_broken.set(is_broken.get() || status != ucs_status_t::UCS_OK);
-            *sent += 1;
+            if status != ucs_status_t::UCS_OK {
+                inbox.fail(status);
+            }
             // SAFETY: as above.
             let _ = unsafe { ucp.ucp_request_free(*request) };
-            false
-        });
+            true
+        };
+        sent.extend(self.sending.extract_if(.., is_done).map(|(_, memory)| memory));
         core::mem::take(&mut self.sent)
     }
 }
@@ -411,8 +434,7 @@ unsafe extern "C" fn on_message(
     // SAFETY: the argument is the inbox of the endpoint's worker, on whose thread UCX calls; `about` is UCX's.
     let (inbox, about) = unsafe { (&*argument.cast_const().cast::<Inbox>(), &*about) };
     if about.recv_attr & u64::from(Received::UCP_AM_RECV_ATTR_FLAG_RNDV.0) != 0 || size > super::super::MAX_SEALED {
-        // No peer of this crate sends so.
-        inbox.is_broken.set(true);
+        inbox.break_by(Cause::Protocol("a message is too long"));
         return ucs_status_t::UCS_OK;
     }
     let message = match size {
@@ -421,14 +443,14 @@ unsafe extern "C" fn on_message(
         _ => unsafe { core::slice::from_raw_parts(data.cast_const().cast::<u8>(), size) }.to_vec(),
     };
     if inbox.messages.try_send(message).is_err() {
-        inbox.is_broken.set(true);
+        inbox.break_by(Cause::Closed);
     }
     ucs_status_t::UCS_OK
 }
 
-unsafe extern "C" fn on_error(argument: *mut c_void, _endpoint: ucp_ep_h, _status: ucs_status_t) {
+unsafe extern "C" fn on_error(argument: *mut c_void, _endpoint: ucp_ep_h, status: ucs_status_t) {
     // SAFETY: as above.
-    unsafe { &*argument.cast_const().cast::<Inbox>() }.is_broken.set(true);
+    unsafe { &*argument.cast_const().cast::<Inbox>() }.fail(status);
 }
 
 unsafe extern "C" fn on_connection(request: ucp_conn_request_h, argument: *mut c_void) {

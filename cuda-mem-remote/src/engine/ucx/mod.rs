@@ -8,10 +8,9 @@ mod progress;
 
 use super::Pipe;
 use super::handshake::Failed;
-use crate::error::Cause;
 use calls::Library;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use progress::Command;
+use progress::{Arrived, Command};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use std::net::SocketAddr;
@@ -100,7 +99,7 @@ impl Ucx {
     }
 
     /// Listens at an address. The queue ends with the listener.
-    pub fn listen(&self, address: SocketAddr) -> crate::Result<(Listening, Receiver<(SocketAddr, pipe::Ends)>)> {
+    pub fn listen(&self, address: SocketAddr) -> crate::Result<(Listening, Receiver<Arrived>)> {
         let (answer, made) = bounded(1);
         let (arrived, peers) = bounded(64);
         self.thread.send(Command::Listen { address, arrived, answer });
@@ -125,6 +124,3 @@ impl Drop for Listening {
         self.thread.send(Command::StopListening(self.number));
     }
 }
-
-/// What a broken endpoint is to its peer.
-const BROKEN: Cause = Cause::Closed;

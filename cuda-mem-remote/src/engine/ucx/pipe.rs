@@ -1,12 +1,12 @@
 //! A pipe over an endpoint of UCX: two queues between a connection's threads and UCX's.
 
+use super::Wakeable;
 use super::progress::Command;
-use super::{BROKEN, Wakeable};
-use crate::engine::{Closer, LOOK, Pipe, Receiver, Sender};
+use crate::engine::{Closer, Fill, LOOK, MAX_SEALED, Pipe, Receiver, Sender};
 use crate::error::Cause;
 use crossbeam_channel::RecvTimeoutError;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How many messages of a connection UCX has at a time.
 pub(super) const WINDOW: usize = 32;
@@ -19,41 +19,49 @@ pub(super) const ENOUGH: usize = 128;
 pub(crate) struct Ends {
     pub number: u64,
     pub messages: crossbeam_channel::Receiver<Vec<u8>>,
-    /// One for each message that UCX may take. The queue ends with the endpoint.
-    pub permits: crossbeam_channel::Receiver<()>,
-    /// While it lives, the program has the pipe.
-    pub in_use: Arc<()>,
+    /// Memory for each message that UCX may take. The queue ends with the endpoint.
+    pub free: crossbeam_channel::Receiver<Vec<u8>>,
+    /// What has ended the endpoint, unless this side has. While it lives, the program has the pipe.
+    pub ended: Arc<OnceLock<Cause>>,
 }
 
 impl Ends {
     pub(super) fn pipe(self, address: SocketAddr, engine: String, thread: &Arc<Wakeable>) -> Pipe {
-        let Self { number, messages, permits, in_use } = self;
+        let Self { number, messages, free, ended } = self;
         Pipe {
             address,
-            sender: Box::new(Outgoing { number, permits, thread: thread.clone() }),
-            receiver: Box::new(Incoming {
-                messages,
-                last: Vec::new(),
-                number,
-                thread: thread.clone(),
-                _in_use: in_use,
-            }),
+            sender: Box::new(Outgoing { number, free, ended: ended.clone(), thread: thread.clone() }),
+            receiver: Box::new(Incoming { messages, last: Vec::new(), number, ended, thread: thread.clone() }),
             closer: Box::new(End { number, thread: thread.clone() }),
             engine,
         }
     }
 }
 
+/// A message that goes out: the first bytes of memory that comes back.
+pub(super) struct Message {
+    pub memory: Vec<u8>,
+    pub size: usize,
+}
+
 struct Outgoing {
     number: u64,
-    permits: crossbeam_channel::Receiver<()>,
+    free: crossbeam_channel::Receiver<Vec<u8>>,
+    ended: Arc<OnceLock<Cause>>,
     thread: Arc<Wakeable>,
 }
 
+/// Why the queues of an endpoint have ended.
+fn cause(ended: &OnceLock<Cause>) -> Cause {
+    ended.get().copied().unwrap_or(Cause::Closed)
+}
+
 impl Sender for Outgoing {
-    fn send(&mut self, message: &[u8]) -> Result<(), Cause> {
-        self.permits.recv().map_err(|_| BROKEN)?;
-        self.thread.send(Command::Send { number: self.number, message: message.to_vec() });
+    fn send(&mut self, _: bool, fill: &mut Fill<'_>) -> Result<(), Cause> {
+        let mut memory = self.free.recv().map_err(|_| cause(&self.ended))?;
+        memory.resize(MAX_SEALED, 0);
+        let size = fill(&mut memory)?;
+        self.thread.send(Command::Send { number: self.number, message: Message { memory, size } });
         Ok(())
     }
 }
@@ -62,8 +70,8 @@ struct Incoming {
     messages: crossbeam_channel::Receiver<Vec<u8>>,
     last: Vec<u8>,
     number: u64,
+    ended: Arc<OnceLock<Cause>>,
     thread: Arc<Wakeable>,
-    _in_use: Arc<()>,
 }
 
 impl Receiver for Incoming {
@@ -80,7 +88,7 @@ impl Receiver for Incoming {
                 Ok(Some(&self.last))
             }
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(BROKEN),
+            Err(RecvTimeoutError::Disconnected) => Err(cause(&self.ended)),
         }
     }
 }

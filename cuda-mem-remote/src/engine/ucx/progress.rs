@@ -1,17 +1,21 @@
 //! The thread that makes all calls of UCX: it progresses the endpoints, and waits where nothing happens.
 
 use super::calls::{Context, Endpoint, Listener};
-use super::pipe::{Ends, WINDOW};
+use super::pipe::{Ends, Message, WINDOW};
+use crate::error::Cause;
 use core::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// How often a connection or a listener is progressed before the others have their turn.
 const TURNS: usize = 16;
+
+/// A peer that has connected, or why it could not.
+pub(crate) type Arrived = crate::Result<(SocketAddr, Ends)>;
 
 pub(super) enum Command {
     Connect {
@@ -20,13 +24,13 @@ pub(super) enum Command {
     },
     Listen {
         address: SocketAddr,
-        arrived: Sender<(SocketAddr, Ends)>,
+        arrived: Sender<Arrived>,
         answer: Sender<crate::Result<(u64, SocketAddr)>>,
     },
     StopListening(u64),
     Send {
         number: u64,
-        message: Vec<u8>,
+        message: Message,
     },
     Close(u64),
     /// A queue has room again.
@@ -36,13 +40,24 @@ pub(super) enum Command {
 
 struct Connection<'a> {
     endpoint: Endpoint<'a>,
-    permits: Sender<()>,
-    in_use: Weak<()>,
+    free: Sender<Vec<u8>>,
+    ended: Weak<OnceLock<Cause>>,
+}
+
+impl Connection<'_> {
+    /// Whether it goes on. If not, its threads learn why.
+    fn goes_on(&self) -> bool {
+        let Some(ended) = self.ended.upgrade() else { return false };
+        self.endpoint.broken().is_none_or(|cause| {
+            let _ = ended.set(cause);
+            false
+        })
+    }
 }
 
 struct Listening<'a> {
     listener: Listener<'a>,
-    arrived: Sender<(SocketAddr, Ends)>,
+    arrived: Sender<Arrived>,
 }
 
 struct Thread<'a> {
@@ -86,7 +101,9 @@ impl<'a> Thread<'a> {
             }
             Command::StopListening(number) => drop(self.listeners.remove(&number)),
             Command::Send { number, message } => {
-                if let Some(connection) = self.connections.get_mut(&number) {
+                // Behind one that could not be sent, a message would be taken for a changed one.
+                let connection = self.connections.get_mut(&number).filter(|it| it.endpoint.broken().is_none());
+                if let Some(connection) = connection {
                     connection.endpoint.send(message);
                 }
             }
@@ -97,14 +114,14 @@ impl<'a> Thread<'a> {
 
     fn add(&mut self, endpoint: Endpoint<'a>, messages: Receiver<Vec<u8>>) -> Ends {
         self.next += 1;
-        let (permits, given) = bounded(WINDOW);
+        let (back, free) = bounded(WINDOW);
         for _ in 0..WINDOW {
             // There is room for all.
-            let _ = permits.send(());
+            let _ = back.send(Vec::new());
         }
-        let in_use = Arc::new(());
-        self.connections.insert(self.next, Connection { endpoint, permits, in_use: Arc::downgrade(&in_use) });
-        Ends { number: self.next, messages, permits: given, in_use }
+        let ended = Arc::default();
+        self.connections.insert(self.next, Connection { endpoint, free: back, ended: Arc::downgrade(&ended) });
+        Ends { number: self.next, messages, free, ended }
     }
 
     /// Lets UCX work. Whether something happened.
@@ -112,21 +129,20 @@ impl<'a> Thread<'a> {
         let mut happened = false;
         for connection in self.connections.values_mut() {
             for _ in 0..TURNS {
-                let goes_on = connection.endpoint.has_room() && !connection.endpoint.is_broken();
+                let goes_on = connection.endpoint.has_room() && connection.endpoint.broken().is_none();
                 if !goes_on || !connection.endpoint.worker().progress() {
                     break;
                 }
                 happened = true;
             }
-            for _ in 0..connection.endpoint.take_sent() {
+            for memory in connection.endpoint.take_sent() {
                 happened = true;
-                // The queue has room for all permits.
-                let _ = connection.permits.try_send(());
+                // The queue has room for all.
+                let _ = connection.free.try_send(memory);
             }
         }
         // The ends of its queues tell the connection's threads.
-        self.connections
-            .retain(|_, connection| !connection.endpoint.is_broken() && connection.in_use.strong_count() > 0);
+        self.connections.retain(|_, connection| connection.goes_on());
         let mut accepted = Vec::new();
         for listening in self.listeners.values() {
             for _ in 0..TURNS {
@@ -139,13 +155,13 @@ impl<'a> Thread<'a> {
             if let Some(request) = listening.listener.take_request() {
                 happened = true;
                 let made = Endpoint::accept(self.context, &listening.listener, request);
-                accepted.extend(made.ok().map(|made| (made, listening.arrived.clone())));
+                accepted.push((made, listening.arrived.clone()));
             }
         }
-        for ((endpoint, messages, address), arrived) in accepted {
-            let ends = self.add(endpoint, messages);
+        for (made, arrived) in accepted {
+            let made = made.map(|(endpoint, messages, address)| (address, self.add(endpoint, messages)));
             // With too many that wait, the ends are dropped, and so is the connection.
-            let _ = arrived.try_send((address, ends));
+            let _ = arrived.try_send(made);
         }
         happened
     }

@@ -11,6 +11,7 @@ use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
 use crate::error::{Damage, DamagedPlace, forked, unless_forked};
 use crate::locks::{Mutex, MutexGuard};
+use crate::memory::asleep;
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, MemoryResource, PendingUse, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
@@ -115,6 +116,11 @@ impl Guard {
         Bytes { resource: &self.upstream, block: record.whole, by_cpu: is_by_cpu(&self.upstream) }
     }
 
+    /// Whether the block belongs to a pool that sleeps, so that it can be freed and not looked at.
+    fn is_away(&self, record: &GuardedBlock) -> bool {
+        asleep::is_away(self.context().driver(), record.whole.device_pointer())
+    }
+
     /// Writes the patterns of a new block.
     fn prepare(&self, record: &GuardedBlock, stream: &Stream) -> Result<()> {
         if is_by_cpu(&self.upstream) {
@@ -129,6 +135,9 @@ impl Guard {
 
     /// The first damage of a block whose work is done. The block itself is checked only if it was freed.
     fn look(&self, record: &GuardedBlock, phase: CheckPhase, stream: &Stream) -> Result<Option<Damage>> {
+        if self.is_away(record) {
+            return Ok(None);
+        }
         let (mut bytes, zones, freed) = (self.bytes(record), &record.zones, phase == CheckPhase::Freed);
         if phase == CheckPhase::InUse && !self.upstream.is_coherent(record.whole) {
             // The CPU may be writing in atoms that the block shares with a zone: an invalidate could undo that.
@@ -153,6 +162,10 @@ impl Guard {
 
     /// Checks a returned block, fills it, and quarantines or frees it. On an error the block stays live.
     fn retire(&self, record: &mut GuardedBlock, stream: &Stream) -> Result<()> {
+        if self.is_away(record) {
+            // SAFETY: as below.
+            return unsafe { self.upstream.deallocate(record.whole, stream) };
+        }
         let held = {
             let state = self.state();
             state.checks > 0 || self.options.quarantine > 0 && state.quarantine.admits(record.whole.size())

@@ -2,14 +2,13 @@
 
 use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTensor, export};
 use super::exported_memory::{After, ExportedMemory};
-use super::tensor::Numbers;
 use super::{Tensor, TensorDevice, TensorParts};
 use crate::array::element::data_type;
-use crate::buffer::Claim;
+use crate::buffer::{Claim, Owner};
 use crate::memory::resource::{Accessibility, Kind, SharedResource, kind::Any};
 use crate::{Buffer, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
-use std::sync::Arc;
+use smallvec::SmallVec;
 use strided_layout::Extent;
 
 /// An array that shares the ownership of its memory: an export to other libraries, or an import from them.
@@ -128,7 +127,7 @@ impl SharedTensor {
         shape: &[impl Extent],
         strides: Option<&[i64]>,
     ) -> Result<Self> {
-        let shape: Numbers = shape.iter().map(|extent| extent.to_i64()).collect();
+        let shape: SmallVec<[i64; 4]> = shape.iter().map(|extent| extent.to_i64()).collect();
         let Tensor { read_only, padded, .. } = self.tensor;
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
         Self::checked(&self.memory, data_type, offset, (&shape, strides), read_only, padded)
@@ -165,16 +164,18 @@ impl SharedTensor {
         Ok(Self { memory: memory.clone(), tensor })
     }
 
-    /// The array with only the part of the memory that it reaches.
-    pub(super) fn narrowed(self) -> Result<(SharedBuffer<u8, Any>, Tensor)> {
+    /// Keeps only the part of the memory that the array reaches.
+    pub(super) fn narrow(&mut self) -> Result<()> {
         let range = self.tensor.byte_range();
-        let begin = match self.tensor.is_empty() {
-            true => 0,
-            false => (range.start - address_of(&self.memory, self.tensor.device)) as usize,
-        };
         let size = (range.end - range.start) as usize;
-        let memory = if size == self.memory.len() { self.memory } else { self.memory.slice(begin..begin + size)? };
-        Ok((memory, self.tensor))
+        if size != self.memory.len() {
+            let begin = match self.tensor.is_empty() {
+                true => 0,
+                false => (range.start - address_of(&self.memory, self.tensor.device)) as usize,
+            };
+            self.memory = self.memory.slice(begin..begin + size)?;
+        }
+        Ok(())
     }
 
     /// The array's description.
@@ -362,7 +363,7 @@ impl ImportedTensor {
         let copied = self.is_copied();
         let (tensor, managed) = self.into_parts();
         // SAFETY: this function's contract.
-        unsafe { adopt(CALL, tensor, copied, Arc::new(managed), stream, producer) }
+        unsafe { adopt(CALL, tensor, copied, Owner::Single(managed.into_owner()), stream, producer) }
     }
 }
 
@@ -380,7 +381,7 @@ pub(super) unsafe fn adopt(
     call: &'static str,
     tensor: Tensor,
     is_ours_alone: bool,
-    owner: crate::ForeignOwner,
+    owner: Owner,
     stream: &Stream,
     producer: Option<&Stream>,
 ) -> Result<SharedTensor> {
@@ -393,26 +394,24 @@ pub(super) unsafe fn adopt(
         TensorDevice::Cuda(ordinal) => Some(ordinal),
         _ => None,
     };
-    let said = Claim { words: &tensor.device, accessibility: tensor.device.accessibility(), device };
+    let said = Claim { words: &tensor.device, accessibility: tensor.device.accessibility(), device, is_ours_alone };
     // SAFETY: this function's contract.
     let memory = unsafe { SharedBuffer::foreign_bytes(call, bytes, said, owner, stream, producer) }?;
-    if !is_ours_alone {
-        memory.expose();
-    }
-    Ok(SharedTensor { memory: memory.into_any(), tensor }.rebased())
+    let mut shared = SharedTensor { memory, tensor };
+    shared.rebase();
+    Ok(shared)
 }
 
 impl SharedTensor {
     /// Moves the description to the driver's address; the other library may have named another one, such as the CPU's.
-    fn rebased(self) -> Self {
+    fn rebase(&mut self) {
         let (begin, there) = (self.tensor.byte_range().start, address_of(&self.memory, self.tensor.device));
         if begin == there || self.tensor.is_empty() {
-            return self;
+            return;
         }
         let address = there.wrapping_add(self.tensor.address.wrapping_sub(begin));
-        match self.tensor.moved_to(address, self.tensor.device) {
-            Ok(tensor) => Self { memory: self.memory, tensor },
-            Err(_) => self,
+        if let Ok(tensor) = self.tensor.moved_to(address, self.tensor.device) {
+            self.tensor = tensor;
         }
     }
 }

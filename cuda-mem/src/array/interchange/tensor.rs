@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 /// The most dimensions of an array.
 pub const MAX_DIMENSIONS: usize = 64;
 
-/// Extents or strides. Up to four need no heap memory.
-pub(crate) type Numbers = SmallVec<[i64; 4]>;
+/// The extents, then the strides. Those of up to four dimensions need no heap memory.
+pub(crate) type Numbers = SmallVec<[i64; INLINE]>;
+const INLINE: usize = 8;
 
 /// The device of an array: those of DLPack's list that this library handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,8 +83,7 @@ pub struct Tensor {
     pub(crate) address: u64,
     pub(crate) device: TensorDevice,
     pub(crate) data_type: DataType,
-    pub(crate) shape: Numbers,
-    pub(crate) strides: Numbers,
+    pub(crate) numbers: Numbers,
     pub(crate) read_only: bool,
     pub(crate) padded: bool,
     elements: usize,
@@ -94,8 +94,7 @@ pub struct Tensor {
 impl Clone for Tensor {
     fn clone(&self) -> Self {
         // The clone of a `SmallVec` copies number by number.
-        let (shape, strides) = (Numbers::from_slice(&self.shape), Numbers::from_slice(&self.strides));
-        Self { shape, strides, ..*self }
+        Self { numbers: Numbers::from_slice(&self.numbers), ..*self }
     }
 }
 
@@ -116,32 +115,37 @@ impl Tensor {
         {
             return Err(TensorError::StrideCount { strides: strides.len(), dimensions });
         }
+        let mut numbers = match 2 * dimensions {
+            count if count <= INLINE => Numbers::from_buf_and_len([0; INLINE], count),
+            count => Numbers::from_elem(0, count),
+        };
+        let (extents, strides) = numbers.split_at_mut(dimensions);
         let mut elements = 1_i64;
-        let mut overflows = false;
-        for (dimension, extent) in shape.iter().copied().enumerate() {
+        let (mut overflows, mut is_empty) = (false, false);
+        for (dimension, (extent, place)) in shape.iter().copied().zip(extents).enumerate() {
+            *place = extent;
             if extent < 0 {
                 return Err(TensorError::NegativeExtent { dimension, extent });
             }
+            is_empty |= extent == 0;
             match elements.checked_mul(extent) {
                 Some(product) => elements = product,
                 // Still valid if a later extent is 0.
                 None => (overflows, elements) = (true, 1),
             }
         }
-        let is_empty = shape.contains(&0);
         if overflows && !is_empty {
             return Err(TensorError::TooLarge);
         }
-        let strides = match parts.strides {
-            Some(strides) => Numbers::from_slice(strides),
-            None => dense_strides(shape),
-        };
+        match parts.strides {
+            Some(said) => strides.copy_from_slice(said),
+            None => set_dense_strides(shape, strides),
+        }
         let mut tensor = Self {
             address: parts.address,
             device: parts.device,
             data_type: parts.data_type,
-            shape: Numbers::from_slice(shape),
-            strides,
+            numbers,
             read_only: parts.read_only,
             padded: parts.padded && parts.data_type.is_sub_byte(),
             elements: if is_empty { 0 } else { elements as usize },
@@ -159,7 +163,7 @@ impl Tensor {
             return Err(TensorError::NullData { elements: self.elements });
         }
         let (mut low, mut high) = (0_i64, 0_i64);
-        for (extent, stride) in self.shape.iter().zip(&self.strides) {
+        for (extent, stride) in self.shape().iter().zip(self.strides()) {
             let reach = (extent - 1).checked_mul(*stride).ok_or(TensorError::TooLarge)?;
             let end = if reach < 0 { &mut low } else { &mut high };
             *end = end.checked_add(reach).ok_or(TensorError::TooLarge)?;
@@ -191,12 +195,12 @@ impl Tensor {
 
     /// The extents, in elements.
     pub fn shape(&self) -> &[i64] {
-        &self.shape
+        &self.numbers[..self.numbers.len() / 2]
     }
 
     /// The distances between neighbours, in elements, one for each dimension.
     pub fn strides(&self) -> &[i64] {
-        &self.strides
+        &self.numbers[self.numbers.len() / 2..]
     }
 
     /// The number of elements.
@@ -228,7 +232,7 @@ impl Tensor {
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         self.is_empty()
-            || self.shape.iter().zip(&self.strides).rev().all(|(extent, stride)| {
+            || self.shape().iter().zip(self.strides()).rev().all(|(extent, stride)| {
                 let fits = *extent == 1 || *stride == expected;
                 expected *= extent;
                 fits
@@ -260,15 +264,13 @@ impl Tensor {
     }
 }
 
-/// The strides of a dense array in row-major order. Without elements they mean nothing, so they may saturate.
-fn dense_strides(shape: &[i64]) -> Numbers {
-    let mut strides = Numbers::from_elem(1, shape.len());
+/// Sets the strides of a dense array in row-major order. Without elements they mean nothing, so they may saturate.
+fn set_dense_strides(shape: &[i64], strides: &mut [i64]) {
     let mut stride = 1_i64;
     for (place, extent) in strides.iter_mut().zip(shape).rev() {
         *place = stride;
         stride = stride.saturating_mul((*extent).max(1));
     }
-    strides
 }
 
 #[cfg(test)]

@@ -51,8 +51,9 @@ impl SharedTensor {
     /// # Errors
     ///
     /// The elements share bytes, and the array's memory begins within an element.
-    pub fn into_view(self) -> Result<StridedView<'static>> {
-        let (memory, tensor) = self.narrowed()?;
+    pub fn into_view(mut self) -> Result<StridedView<'static>> {
+        self.narrow()?;
+        let tensor = self.tensor();
         let data_type = tensor.data_type();
         let packed = data_type.is_sub_byte() && !tensor.is_padded();
         let bits = if packed { data_type.element_bits() } else { data_type.padded_size() * 8 } as u64;
@@ -65,6 +66,7 @@ impl SharedTensor {
         }
         let layout = StridedLayout::new(tensor.shape(), tensor.strides(), data_type.padded_size())?;
         let layout = if before == 0 { layout } else { layout.with_offset((before * 8 / bits) as i64)? };
-        StridedView::of_array(memory, data_type, layout, tensor.is_read_only(), tensor.is_padded())
+        let (read_only, padded) = (tensor.is_read_only(), tensor.is_padded());
+        Ok(StridedView::of_array(self.memory, data_type, layout, read_only, padded))
     }
 }

@@ -10,8 +10,9 @@ impl<A: Access> StridedView<'_, A> {
     /// # Errors
     ///
     /// An index is out of range, or there are too many.
-    pub fn sliced(self, indices: &[Index]) -> Result<Self> {
-        self.map_layout(|layout| layout.sliced(indices))
+    pub fn sliced(mut self, indices: &[Index]) -> Result<Self> {
+        self.layout.slice_in_place(indices)?;
+        Ok(self)
     }
 
     /// The same elements in another shape: [`StridedLayout::reshaped`](super::StridedLayout::reshaped).

@@ -66,15 +66,15 @@ impl Context {
         (self.try_quiet(), None)
     }
 
-    /// Waits for all work of the context, if a moment comes in which no queued work waits for the CPU, and this crate
-    /// captures nothing then. Whether it waited.
+    /// Waits for all work of the context, if a moment comes within `limit` in which no queued work waits for the CPU, and
+    /// this crate captures nothing then. Whether it waited.
     ///
     /// # Errors
     ///
     /// Earlier work failed. Another library captures a stream of the context: the driver invalidates that capture.
-    pub(crate) fn try_synchronize(&self, call: &'static &'static str) -> Result<bool> {
+    pub(crate) fn try_synchronize(&self, call: &'static &'static str, limit: Duration) -> Result<bool> {
         check_outside()?;
-        let Some(quiet) = self.quiet_moment(call, Some(PATIENCE)) else { return Ok(false) };
+        let Some(quiet) = self.quiet_moment(call, Some(limit)) else { return Ok(false) };
         let Some(no_captures) = WaitWithoutCaptures::begin() else { return Ok(false) };
         let done = waiting::during(call, Target::context(self), || self.wait_for_all());
         drop((no_captures, quiet));

@@ -84,7 +84,8 @@ pub(super) fn now() -> u64 {
 #[derive(Debug)]
 pub(crate) struct Watched {
     is_visible: bool,
-    outer: Option<SlotFields>,
+    /// In a box, because waits within waits are rare.
+    outer: Option<Box<SlotFields>>,
     on_this_thread: PhantomData<*const ()>,
 }
 
@@ -111,8 +112,7 @@ pub(super) fn enter_with_lock(call: &'static &'static str, target: Target) -> Wa
         return Watched { is_visible: false, outer: None, on_this_thread: PhantomData };
     }
     // A thread that is ending has no slot any more, so its waits are not watched.
-    let fields = SlotFields { since: now(), call: ptr::from_ref(call).cast_mut(), target };
-    let begun = OWN.try_with(|own| own.0.begin(fields));
+    let begun = OWN.try_with(|own| own.0.begin(now(), ptr::from_ref(call).cast_mut(), &target));
     watchdog::ensure_running();
     Watched { is_visible: begun.is_ok(), outer: begun.unwrap_or_default(), on_this_thread: PhantomData }
 }
@@ -120,7 +120,7 @@ pub(super) fn enter_with_lock(call: &'static &'static str, target: Target) -> Wa
 impl Drop for Watched {
     fn drop(&mut self) {
         if self.is_visible {
-            let _ = OWN.try_with(|own| own.0.end(self.outer));
+            let _ = OWN.try_with(|own| own.0.end(self.outer.take()));
         }
     }
 }
@@ -173,30 +173,36 @@ impl WaitSlot {
     }
 
     /// Begins a wait, and returns the one that it is part of. Called only by the slot's thread, as all that writes.
-    fn begin(&self, fields: SlotFields) -> Option<SlotFields> {
-        let since = self.since.load(Ordering::Relaxed);
-        let is_within = since != 0;
-        let outer =
-            is_within.then(|| SlotFields { since, call: self.call.load(Ordering::Relaxed), target: self.target() });
-        self.set(fields);
+    #[inline]
+    fn begin(&self, since: u64, call: *mut &'static str, target: &Target) -> Option<Box<SlotFields>> {
+        let outer = match self.since.load(Ordering::Relaxed) {
+            0 => None,
+            outer => Some(self.fields(outer)),
+        };
+        self.set(since, call, target);
         outer
     }
 
+    #[cold]
+    fn fields(&self, since: u64) -> Box<SlotFields> {
+        Box::new(SlotFields { since, call: self.call.load(Ordering::Relaxed), target: self.target() })
+    }
+
     /// Ends the wait that `begin` began, with what it returned.
-    fn end(&self, outer: Option<SlotFields>) {
+    fn end(&self, outer: Option<Box<SlotFields>>) {
         match outer {
-            Some(outer) => self.set(outer),
+            Some(outer) => self.set(outer.since, outer.call, &outer.target),
             // The other fields stay, so a thread that still sees the time sees the whole wait that has just ended.
             None => self.since.store(0, Ordering::Release),
         }
     }
 
-    fn set(&self, fields: SlotFields) {
+    #[inline]
+    fn set(&self, since: u64, call: *mut &'static str, target: &Target) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
         // No field is written before the odd number is visible.
         fence(Ordering::Release);
-        let SlotFields { since, call, target } = fields;
         self.since.store(since, Ordering::Relaxed);
         self.call.store(call, Ordering::Relaxed);
         self.what.store(target.what as u8, Ordering::Relaxed);
@@ -315,7 +321,7 @@ mod tests {
             scope.spawn(|| {
                 for n in 1..rounds {
                     let call = ptr::from_ref(call).cast_mut();
-                    let outer = slot.begin(SlotFields { since: n as u64, call, target: target(n) });
+                    let outer = slot.begin(n as u64, call, &target(n));
                     slot.end(outer);
                 }
             });

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::error::call;
 use crate::locks::{Mutex, MutexGuard};
 use core::ops::Range;
-use cuda_sys::{CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
+use cuda_sys::{CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 use std::collections::BTreeMap;
 
 /// The places that may access all mappings of a resource, present and future.
@@ -28,6 +28,15 @@ impl AccessList {
 
     pub fn lock(&self) -> MutexGuard<'_, Accessed> {
         self.state.lock()
+    }
+
+    /// The devices that have access, by their numbers.
+    pub fn devices(&self) -> Vec<i32> {
+        let places = self.lock().places.clone().into_iter().map(|place| place.location);
+        places
+            .filter(|place| place.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)
+            .map(|place| place.id)
+            .collect()
     }
 
     /// Gives a place access to all mappings, or takes it. An error leaves all as it was. Whether that changed anything.

@@ -45,6 +45,24 @@ impl ChunkMap {
         self.mapped.get(&address)
     }
 
+    /// The runs of chunks that lie side by side: the first address of each, and its chunks.
+    pub fn runs(&self) -> Vec<(CUdeviceptr, Vec<PhysicalMemory>)> {
+        self.runs_in(0..CUdeviceptr::MAX)
+    }
+
+    fn runs_in(&self, addresses: Range<CUdeviceptr>) -> Vec<(CUdeviceptr, Vec<PhysicalMemory>)> {
+        let mut runs: Vec<(CUdeviceptr, Vec<PhysicalMemory>)> = Vec::new();
+        let mut end = None;
+        for (start, chunk) in self.mapped.range(addresses) {
+            match runs.last_mut().filter(|_| end == Some(*start)) {
+                Some((_, run)) => run.push(chunk.clone()),
+                None => runs.push((*start, vec![chunk.clone()])),
+            }
+            end = Some(start + chunk.size() as CUdeviceptr);
+        }
+        runs
+    }
+
     /// Maps chunks side by side at addresses of ours where nothing is mapped, and gives access to them. An error
     /// leaves nothing mapped there, unless the undoing fails too.
     pub fn map(&mut self, start: CUdeviceptr, chunks: impl IntoIterator<Item = PhysicalMemory>) -> Result<()> {
@@ -76,9 +94,18 @@ impl ChunkMap {
         outcome
     }
 
-    /// Unmaps the chunks at addresses: whole chunks. An error leaves all of them mapped. No work may use them.
+    /// Unmaps the chunks at addresses: whole chunks, one run after the other. An error leaves the chunks of its run mapped. No
+    /// work may use them.
     pub fn unmap(&mut self, addresses: &Range<CUdeviceptr>) -> Result<()> {
-        let Some(reservation) = self.reservation.as_ref().filter(|_| !addresses.is_empty()) else { return Ok(()) };
+        // Of a pool that sleeps, nothing may be mapped, or only some chunks.
+        for (start, chunks) in self.runs_in(addresses.clone()) {
+            self.unmap_run(&(start..start + total_size(&chunks) as CUdeviceptr))?;
+        }
+        Ok(())
+    }
+
+    fn unmap_run(&mut self, addresses: &Range<CUdeviceptr>) -> Result<()> {
+        let Some(reservation) = &self.reservation else { return Ok(()) };
         let cuda = reservation.context().driver().raw();
         let size = (addresses.end - addresses.start) as usize;
         let mut access = self.access.lock();
@@ -86,12 +113,17 @@ impl ChunkMap {
         unsafe { call!(cuda.cuMemUnmap(addresses.start, size)) }?;
         access.forget(addresses);
         drop(access);
-        let mut rest = self.mapped.split_off(&addresses.start);
-        self.mapped.append(&mut rest.split_off(&addresses.end));
-        // The physical memory of a chunk ends here, unless it is mapped elsewhere too.
-        drop(rest);
+        while let Some((&start, _)) = self.mapped.range(addresses.clone()).next() {
+            // The physical memory of the chunk ends here, unless it is mapped elsewhere too.
+            self.mapped.remove(&start);
+        }
         Ok(())
     }
+}
+
+/// The size of chunks together, in bytes.
+pub(crate) fn total_size(chunks: &[PhysicalMemory]) -> usize {
+    chunks.iter().map(PhysicalMemory::size).sum()
 }
 
 impl Drop for ChunkMap {

@@ -26,7 +26,7 @@ pub(crate) use physical::round_up;
 use reservation::Reservation;
 use std::sync::{Arc, Weak};
 
-pub(crate) use chunk_map::ChunkMap;
+pub(crate) use chunk_map::{ChunkMap, total_size};
 pub use growth::Growth;
 pub use options::VirtualOptions;
 #[cfg(feature = "sharing")]
@@ -191,6 +191,24 @@ impl VirtualMemoryResource {
     /// The memory, to other devices.
     pub fn domain(&self) -> &AccessDomain {
         &self.domain
+    }
+
+    /// The contexts whose work may use the memory: the resource's own, and the primary contexts of devices that have access, or
+    /// have asked for it in vain and copy through the host.
+    pub fn contexts_of_users(&self) -> Result<Vec<Context>> {
+        let mut contexts = vec![self.context.clone()];
+        let with_access = self.access.devices();
+        for device in self.context.driver().devices()? {
+            if !device.has_primary_context()? {
+                continue;
+            }
+            let context = device.primary_context()?;
+            let has_asked = || context.state().peers.of(self.domain.number()).is_some();
+            if context != self.context && (with_access.contains(&device.ordinal()) || has_asked()) {
+                contexts.push(context);
+            }
+        }
+        Ok(contexts)
     }
 
     /// Sets a device's rights to all mappings, present and future.

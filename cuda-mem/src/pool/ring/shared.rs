@@ -13,6 +13,7 @@ use crate::pool::work_order::{End, OrderRecorder, WorkOrder};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use core::time::Duration;
+use std::sync::Arc;
 use stream_heap::{Full, Oldest, RingQueue};
 
 const NEW: &str = "RingPool::new";
@@ -29,7 +30,7 @@ const WHOLE: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct SharedRing {
-    pub source: PoolSource,
+    pub source: Arc<PoolSource>,
     pub options: RingOptions,
     region: Block,
     pub capacity: usize,
@@ -72,7 +73,7 @@ impl SharedRing {
             Err(_) => return source.free(region).and(Err(impossible(size))),
         };
         let state = RingState { queue, recorder: OrderRecorder::default(), used: Figure::default(), full: 0 };
-        Ok(Self { source, options, region, capacity, unit, state: Mutex::new(state) })
+        Ok(Self { source: Arc::new(source), options, region, capacity, unit, state: Mutex::new(state) })
     }
 
     fn state(&self) -> Locked<'_, RingState> {
@@ -247,7 +248,7 @@ impl Drop for SharedRing {
             let ends = queue.ends(recorder);
             let waited = ends.and_then(|ends| ends.iter().try_for_each(End::reach));
             let waited = waited.and_then(|()| queue.collect(recorder));
-            (waited, queue.streams().try_for_each(|order| order.drain(ENDING)))
+            (waited, queue.streams().cloned().collect())
         };
         self.source.end(ENDING, state, synchronize, |_| vec![region], |_| vec![]);
     }

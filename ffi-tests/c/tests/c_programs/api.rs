@@ -8,12 +8,13 @@ use testkit::c_library::{Library, SANITIZERS, look_for_leaks};
 use testkit::compilers::{is_there, root, run};
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "main.c",
     "basics.c",
     "callbacks.c",
     "waits.c",
     "memory.c",
+    "sleep.c",
     "misuse.c",
     "kernels.c",
     "signals.c",
@@ -28,7 +29,7 @@ const SOURCES: [&str; 17] = [
     "arrow.c",
 ];
 /// The number of cases in the sources.
-const CASES: usize = 41;
+const CASES: usize = 42;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

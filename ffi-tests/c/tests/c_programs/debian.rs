@@ -16,6 +16,7 @@ fn packages(library: &Library) -> Vec<PathBuf> {
     for file in [
         "lib/libvkgdr.so",
         "bin/cuda-mem",
+        "bin/softgpu",
         &format!("{softgpu}/libsoftgpu.so"),
         &format!("{softgpu}/libsoftgpu_nvml.so"),
     ] {
@@ -33,6 +34,14 @@ fn packages(library: &Library) -> Vec<PathBuf> {
     let mut made: Vec<_> = made.map(|entry| entry.expect("the folder is readable").path()).collect();
     made.sort();
     made
+}
+
+/// The program in a language of the guide's section about CI.
+fn of_the_guide(language: &str) -> String {
+    let page = std::fs::read_to_string(root().join("docs/guide/testing-without-a-gpu.md")).expect("the page is there");
+    let (_, section) = page.split_once("\n## In CI\n").expect("the page has the section");
+    let (_, program) = section.split_once(&format!("\n```{language}\n")).expect("the section has the program");
+    program.split_once("\n```").expect("the program ends").0.to_owned()
 }
 
 /// dpkg for a system within a folder.
@@ -107,6 +116,26 @@ fn packages_are_installed_serve_a_program_and_are_removed() {
     let mut command = Command::new(&program);
     command.env("CUDA_MEM_LIBCUDA", &softgpu).env("CUDA_MEM_LIBVKGDR", &softgpu);
     assert!(run(&mut command).contains("everything as expected"));
+    // The guide's program for CI, built and started as there, in a folder of its own and with nothing else in the environment.
+    let (source, built) = (system.join("mean.cpp"), system.join("mean"));
+    std::fs::write(&source, of_the_guide("cpp")).expect("the folder is writable");
+    let mut command = Command::new("g++");
+    command.arg("-std=c++17").arg(&source).arg("-o").arg(&built).args(flags.split_whitespace());
+    run(command.arg(format!("-Wl,-rpath,{}", libraries.display())));
+    let softgpu_run = |options: &[&str], program: &[&str]| {
+        let mut command = Command::new(system.join("usr/bin/softgpu"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&system).arg("run").args(options);
+        command.arg("--").args(program).output().expect("the command starts")
+    };
+    let done = softgpu_run(&["--devices", "1", "--races"], &["./mean"]);
+    assert!(done.status.success() && done.stdout == b"mean 3\n", "{done:?}");
+    // NVML is there too, and has the same machine.
+    if is_there("python3") {
+        let program = "import ctypes; nvml = ctypes.CDLL('libnvidia-ml.so.1'); n = ctypes.c_uint(); nvml.nvmlInit_v2()\n\
+                       nvml.nvmlDeviceGetCount_v2(ctypes.byref(n)); print(n.value)";
+        let done = softgpu_run(&["--devices", "5"], &["python3", "-c", program]);
+        assert!(done.status.success() && done.stdout == b"5\n", "{done:?}");
+    }
     let doctor = Command::new(system.join("usr/bin/cuda-mem")).args(["doctor", "--json"]).output().expect("it starts");
     assert!(String::from_utf8_lossy(&doctor.stdout).contains(&*softgpu.to_string_lossy()), "{doctor:?}");
     for page in ["man/man1/cuda-mem.1.gz", "bash-completion/completions/cuda-mem", "zsh/vendor-completions/_cuda-mem"] {

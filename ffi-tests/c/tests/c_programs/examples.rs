@@ -167,6 +167,8 @@ fn programs_of_the_readme_and_the_guide() {
             ("cpp", "g++", "-std=c++17"),
         ];
         for (language, compiler, standard) in compilers {
+            // The code of kernels, for the programs after it.
+            let mut kernels = None;
             for (number, program) in programs(&text, language).iter().enumerate() {
                 count += 1;
                 if !is_there(compiler) {
@@ -178,8 +180,14 @@ fn programs_of_the_readme_and_the_guide() {
                 let mut command = Command::new(compiler);
                 // The compilers issue some warnings only with optimisation.
                 command.args([standard, "-O2"]).args(STRICT).arg("-I").arg(root().join("include")).arg(&source);
+                if !program.contains("int main(") {
+                    run(command.args(["-shared", "-fPIC", "-o"]).arg(&built));
+                    kernels = Some(built);
+                    continue;
+                }
                 run(command.arg("-o").arg(&built).args(library.link_shared()).args(["-lpthread", "-ldl"]));
                 let mut command = Command::new(&built);
+                command.envs(kernels.iter().map(|kernels| ("SOFTGPU_KERNELS", kernels)));
                 if library.choose_driver(&mut command) {
                     command.env("LD_LIBRARY_PATH", &driver);
                 }

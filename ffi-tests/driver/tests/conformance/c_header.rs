@@ -37,6 +37,7 @@ const HEADERS: [Header; 9] = [
             "resource",
             "pool",
             "pool_figures",
+            "pool_sleep",
             "address",
             "buffer",
             "objects",

@@ -2,7 +2,8 @@
 
 use crate::hosts::{Hosts, is_ucx, options};
 use cuda_mem_remote::{Engine, Error, Key, Remote};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Instant;
 use testkit::suite::Outcome;
 use testkit::{alone_with_late_ends, in_its_own_process, run_alone, test_name};
 
@@ -17,6 +18,19 @@ fn another_key_is_refused_on_both_sides() -> Outcome {
         let refused = hosts.listener.accept().expect_err("another key");
         assert!(matches!(refused, Error::WrongKey { .. }), "{refused}");
         hosts.close()
+    })
+}
+
+#[test]
+fn an_address_where_nobody_listens_is_an_error_at_once() -> Outcome {
+    alone_with_late_ends(|setup| {
+        let here = Remote::new(&setup.context, &Key::generate()?, &options())?;
+        let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let begin = Instant::now();
+        let refused = here.connect(closed).expect_err("nobody listens");
+        assert!(matches!(refused, Error::System { .. } | Error::Refused { .. }), "{refused}");
+        assert!(begin.elapsed() < options().deadline, "{:?}", begin.elapsed());
+        Ok(())
     })
 }
 

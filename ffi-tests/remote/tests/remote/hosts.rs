@@ -26,11 +26,17 @@ pub fn is_ucx() -> bool {
 pub fn options() -> RemoteOptions {
     let mut options = RemoteOptions::default();
     (options.deadline, options.silence) = (Duration::from_secs(2), Duration::from_secs(3));
-    options.staging = 3 * RemoteOptions::SLOT;
+    options.staging = 12 * RemoteOptions::SLOT;
     if is_ucx() {
-        options.engine = Engine::UcxTrustedNetwork { interface: "lo".to_owned() };
+        let interface = std::env::var("REMOTE_INTERFACE").unwrap_or_else(|_| "lo".to_owned());
+        options.engine = Engine::UcxTrustedNetwork { interface };
     }
     options
+}
+
+/// Where to listen: REMOTE_ADDRESS, or any port of the loopback.
+pub fn address() -> String {
+    std::env::var("REMOTE_ADDRESS").unwrap_or_else(|_| "127.0.0.1:0".to_owned())
 }
 
 impl Hosts {

@@ -4,9 +4,13 @@
 
 mod deaths;
 mod doors;
+mod failing_calls;
 mod frames;
 mod hosts;
 mod memory;
+mod networks;
 mod orders;
+mod owner;
 mod relay;
+mod releases;
 mod strangers;

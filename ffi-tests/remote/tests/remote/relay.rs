@@ -1,11 +1,10 @@
-//! A relay between two programs, which changes, repeats, leaves out or swallows bytes.
+//! A relay between two programs, which changes, repeats or leaves out bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
-use std::time::Duration;
 
 /// What the relay does with the bytes of the side that has connected. At first it carries them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,8 +16,6 @@ pub enum Mischief {
     Repeat,
     /// It leaves a piece out.
     LeaveOut,
-    /// It swallows all that comes from either side, as a cable that is cut.
-    Swallow,
 }
 
 pub struct Relay {
@@ -56,12 +53,6 @@ fn carry(mut from: TcpStream, mut to: TcpStream, mischief: &AtomicU8, does_misch
             return to.shutdown(std::net::Shutdown::Both);
         }
         let mischief = mischief.load(Ordering::SeqCst);
-        if mischief == Mischief::Swallow as u8 {
-            // Nothing ends either: the test's process does.
-            loop {
-                thread::sleep(Duration::from_secs(1));
-            }
-        }
         if does_mischief && mischief == Mischief::Change as u8 {
             bytes[size / 2] ^= 4;
         }

@@ -60,8 +60,6 @@ fn strangers_who_say_nothing_hold_up_nobody() -> Outcome {
 fn an_address_where_nobody_answers_is_an_error_in_time() -> Outcome {
     alone_with_late_ends(|setup| {
         let here = Remote::new(&setup.context, &Key::generate()?, &options())?;
-        let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        assert!(matches!(here.connect(closed), Err(Error::System { .. })));
         // It takes connections and says nothing.
         let silent = TcpListener::bind("127.0.0.1:0")?;
         let begin = Instant::now();
@@ -98,41 +96,6 @@ fn changed_repeated_and_missing_bytes_end_the_connection() -> Outcome {
             let known = bytes.iter().zip(pattern(300_000, 1)).zip(pattern(300_000, 2));
             assert!(known.into_iter().all(|((byte, old), new)| *byte == old || *byte == new));
             drop((peer, other, remote, offer));
-            hosts.close()?;
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn vanished_packets_are_noticed_in_time() -> Outcome {
-    // Idle, and in each operation.
-    alone_with_late_ends(|setup| {
-        let memory = DeviceMemory::new(&setup.context);
-        for operation in ["none", "fetch", "write", "frames"] {
-            let hosts = Hosts::new(&setup.context)?;
-            let relay = Relay::to(hosts.listener.address())?;
-            let (peer, other) = (hosts.here.connect(relay.address)?, hosts.listener.accept()?);
-            let owned = shared(&memory, &pattern(5_000_000, 1))?;
-            let offer = hosts.there.offer(&owned, Rights::ReadWrite);
-            let remote = peer.open(&offer.ticket())?;
-            let mut outgoing = peer.frames("a", owned.len())?;
-            relay.set(Mischief::Swallow);
-            let begin = Instant::now();
-            match operation {
-                "fetch" => assert!(remote.fetch(.., &owned, 0)?.wait().is_err()),
-                // The staging is full, or the answer is late.
-                "write" => assert!(remote.write(0, &owned, ..).and_then(cuda_mem_remote::Operation::wait).is_err()),
-                "frames" => assert!(outgoing.send(&owned, ..).is_err()),
-                _ => {}
-            }
-            eventually("both sides know", || peer.check().is_err() && other.check().is_err());
-            assert!(begin.elapsed() < Duration::from_secs(7), "{operation}: {:?}", begin.elapsed());
-            let Err(Error::PeerGone { cause, .. }) = other.check() else { return Err("the connection lives".into()) };
-            assert!(matches!(cause, Cause::Silent { .. }), "{cause}");
-            drop((remote, outgoing, offer));
-            peer.close()?;
-            other.close()?;
             hosts.close()?;
         }
         Ok(())

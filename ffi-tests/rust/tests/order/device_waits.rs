@@ -275,6 +275,26 @@ parts! {
         Ok(())
     }
 
+    /// The driver waits for all work of a stream that ends, if plain memory was freed in its order before.
+    fn a_stream_ends_without_a_wait_after_it_was_used_before(setup) {
+        let context = &setup.context;
+        context.reserve_streams(1)?;
+        let (first, held) = (Stream::new(context)?, Stream::new(context)?);
+        drop(Buffer::<u8, _>::uninit(&DeviceMemory::new(context), 1000, &first)?);
+        assert!(first.is_done()?);
+        let raw = first.raw();
+        drop(first);
+        let open = hold(&held)?;
+        let again = Stream::new(context)?;
+        assert_eq!(again.raw(), raw, "the stream comes from the reserve");
+        again.wait(&held.record()?)?;
+        let begin = Instant::now();
+        drop(again);
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        open.send(())?;
+        Ok(held.synchronize()?)
+    }
+
     fn a_pipeline_one_frame_ahead_runs_in_constant_memory(setup) {
         let context = &setup.context;
         let (work, gates) = (Stream::new(context)?, [Stream::new(context)?, Stream::new(context)?]);

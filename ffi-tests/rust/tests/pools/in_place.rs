@@ -11,10 +11,10 @@ use testkit::timing::Numbers;
 use testkit::{Setup, alone, pattern, same};
 
 /// The size of a chunk.
-const CHUNK: usize = 2 << 20;
+pub(crate) const CHUNK: usize = 2 << 20;
 
 /// Runs a test alone, over the device's virtual memory. The ledger applies to the whole process.
-fn over_virtual_memory(test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Outcome {
+pub(crate) fn over_virtual_memory(test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Outcome {
     alone(|setup| match VirtualMemory::new(&setup.context, &VirtualOptions::default()) {
         Ok(memory) => test(setup, &memory.share()),
         Err(error @ Error::Unsupported { .. }) => {
@@ -25,7 +25,7 @@ fn over_virtual_memory(test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Out
     })
 }
 
-fn options(change: impl FnOnce(&mut PoolOptions)) -> PoolOptions {
+pub(crate) fn options(change: impl FnOnce(&mut PoolOptions)) -> PoolOptions {
     let mut options = PoolOptions::default();
     change(&mut options);
     options
@@ -252,6 +252,31 @@ fn memory_that_others_take_meanwhile_limits_a_pool() -> Outcome {
         drop((large, blocks, others));
         pool.release_unused()?;
         assert_eq!(pool.statistics().reserved.current, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn chunks_of_a_failed_attempt_do_not_take_the_last_memory() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        const COUNT: usize = 11;
+        let stream = Stream::new(&setup.context)?;
+        let pool = Pool::new(memory, &options(|options| options.initial = 0))?;
+        let block = |count: usize| Buffer::filled(&pool, count * CHUNK, 7u8, &stream);
+        let mut blocks = (0..COUNT).map(|_| block(1)).collect::<Result<Vec<_>, _>>()?;
+        let room = Buffer::<u8, _>::uninit(memory, 4 * CHUNK, &stream)?;
+        let others = take_the_rest(memory, &stream)?;
+        drop(room);
+        stream.synchronize()?;
+        // Five free chunks, of which none lies beside another or beside addresses without memory.
+        for number in (0..COUNT - 1).rev().step_by(2) {
+            blocks.remove(number);
+        }
+        // An attempt without them makes a chunk of four units. With them, three units are missing.
+        let gathered = block(8)?;
+        same("the gathered block", &gathered.to_vec()?, &[7; 8 * CHUNK])?;
+        assert_eq!(pool.statistics().reserved.current, ((COUNT + 3) * CHUNK) as u64);
+        drop(others);
         Ok(())
     })
 }

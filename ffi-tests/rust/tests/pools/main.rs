@@ -8,5 +8,6 @@ mod no_membarrier;
 mod observed;
 mod order;
 mod rings;
+mod sleep;
 mod threads;
 mod torch;

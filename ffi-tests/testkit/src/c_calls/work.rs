@@ -11,6 +11,7 @@ use cudamem::mapped::*;
 use cudamem::objects::*;
 use cudamem::pool::*;
 use cudamem::pool_figures::*;
+use cudamem::pool_sleep::*;
 use cudamem::resource::*;
 use cudamem::stream::*;
 use cudamem::text::*;
@@ -46,7 +47,7 @@ impl Calls<'_> {
         let (buffer, other, resource) = (self.buffer(), self.buffer(), self.resource());
         let (stream, event, context, text) = (self.stream(), self.event(), self.context(), self.text());
         let offset = self.size();
-        let chosen = self.byte() % 13;
+        let chosen = self.byte() % 14;
         let raw = [context.id, stream.id, event.id, self.graph().id][usize::from(chosen % 4)];
         // SAFETY: the structs are as large as they say.
         unsafe {
@@ -67,6 +68,7 @@ impl Calls<'_> {
                     |place| cudamem_pool_get_snapshot(resource, place),
                 ),
                 11 => self.fill(|statistics| cudamem_pool_get_statistics(resource, statistics)),
+                12 => self.tell(|place| cudamem_pool_is_asleep(resource, place)),
                 _ => self.tell(|place| cudamem_text_get(text, place, None)),
             }
         }

@@ -24,6 +24,7 @@ cases! {
     Shared the_threads_own_stream,
     Shared the_end_elsewhere,
     Shared external_events,
+    Alone a_reached_stream_destroyed,
     Alone a_stream_destroyed_while_it_captures,
 }
 
@@ -459,6 +460,29 @@ fn external_events(l: &mut Lab) -> Run {
     begin(l, stream, GLOBAL)?;
     ask!(l, "wait", cuStreamWaitEvent(stream, event, 1));
     settle(l, "wait", stream);
+    Ok(())
+}
+
+/// A stream that a capture has reached is destroyed: before or after the stream of its beginning has joined it.
+fn a_reached_stream_destroyed(l: &mut Lab) -> Run {
+    for (label, joined) in [("joined", true), ("not joined", false)] {
+        let (stream, event, memory) = (l.stream(1)?, l.event(2)?, l.alloc(64)?);
+        let (mut other, mut graph) = (ptr::null_mut(), ptr::null_mut());
+        need!(l, cuStreamCreate(&mut other, 1))?;
+        begin(l, stream, GLOBAL)?;
+        need!(l, cuEventRecord(event, stream))?;
+        need!(l, cuStreamWaitEvent(other, event, 0))?;
+        need!(l, cuMemsetD8Async(memory, 1, 64, other))?;
+        if joined {
+            need!(l, cuEventRecord(event, other))?;
+            need!(l, cuStreamWaitEvent(stream, event, 0))?;
+        }
+        ask!(l, format!("{label}: destroy"), cuStreamDestroy_v2(other));
+        ask!(l, format!("{label}: fill"), cuMemsetD8Async(memory, 2, 64, stream));
+        if ask!(l, format!("{label}: end"), cuStreamEndCapture(stream, &mut graph)) {
+            ask!(l, format!("{label}: destroy the graph") => OK, cuGraphDestroy(graph));
+        }
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ cases! {
     Shared stack,
     Shared null_and_null_results,
     Shared flags_and_ids,
+    Shared flags_set_later,
     Shared creation,
     Shared frees_in_another_context,
     Shared work_of_another_context,
@@ -89,6 +90,8 @@ fn none_current(l: &mut Lab) -> Run {
     let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     ask!(l, "cuPointerGetAttribute", cuPointerGetAttribute(ptr::from_mut(&mut kind).cast(), attribute, memory));
     ask!(l, "cuMemGetAddressRange", cuMemGetAddressRange_v2(ptr::null_mut(), &mut free, memory));
+    let mut handle = CUipcMemHandle { reserved: [0; 64] };
+    ask!(l, "cuIpcGetMemHandle", cuIpcGetMemHandle(&mut handle, memory));
     Ok(())
 }
 
@@ -156,6 +159,19 @@ fn null_and_null_results(l: &mut Lab) -> Run {
     ask!(l, "cuCtxGetApiVersion without a result", cuCtxGetApiVersion(l.context, ptr::null_mut()));
     ask!(l, "cuCtxCreate without a result", cuCtxCreate_v2(ptr::null_mut(), 0, 0));
     ask!(l, "cuDevicePrimaryCtxRetain without a result", cuDevicePrimaryCtxRetain(ptr::null_mut(), 0));
+    Ok(())
+}
+
+fn flags_set_later(l: &mut Lab) -> Run {
+    let (mut context, mut flags) = (ptr::null_mut(), 0);
+    need!(l, cuCtxCreate_v2(&mut context, 0, 0))?;
+    for new in [0x1, 0x3, 0x4, 0x8, 0x10, 0x100] {
+        if ask!(l, format!("set {new:#x}"), cuCtxSetFlags(new)) {
+            ask!(l, format!("get {new:#x}") => OK, cuCtxGetFlags(&mut flags));
+            l.say(format!("flags {new:#x}"), flags);
+        }
+    }
+    ask!(l, "destroy" => OK, cuCtxDestroy_v2(context));
     Ok(())
 }
 

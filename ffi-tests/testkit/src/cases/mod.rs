@@ -136,6 +136,7 @@ topics! {
     graphs,
     user_objects,
     graph_nodes,
+    graph_kernels,
     copies,
     batch,
     fills,
@@ -144,6 +145,7 @@ topics! {
     pointers,
     external,
     kernels,
+    modules,
 }
 
 /// The roles of other processes in cases.

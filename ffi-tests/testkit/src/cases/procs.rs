@@ -9,6 +9,7 @@ use std::ptr;
 cases! {
     Shared error_names,
     Shared error_strings,
+    Shared error_texts,
     Shared addresses,
     Alone private_tables,
     Shared addresses_by_release,
@@ -55,6 +56,17 @@ fn error_strings(l: &mut Lab) -> Run {
     ask!(l, "unknown code" => VALUE, cuGetErrorString(CUresult(31337), &mut text));
     l.say("sentence of an unknown code", words(text));
     ask!(l, "without a result" => VALUE, cuGetErrorString(VALUE, ptr::null_mut()));
+    Ok(())
+}
+
+/// What programs print, so that they match on it.
+fn error_texts(l: &mut Lab) -> Run {
+    let mut text = ptr::null();
+    for code in (0..1000).map(CUresult).filter(|code| code.name().is_some()) {
+        if call!(l, cuGetErrorString(code, &mut text)).is_ok_and(|answer| answer == OK) {
+            l.say(format!("text of {}", code.0), words(text));
+        }
+    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use softgpu::{Fault, When};
 
 /// Calls that end things or set the thread's context. If such a call fails, the driver keeps the object, so it would
 /// remain in the ledger.
-const SPARED: [&str; 29] = [
+const SPARED: [&str; 30] = [
     "cuInit",
     "cuCtx",
     "cuMemFree",
@@ -32,6 +32,7 @@ const SPARED: [&str; 29] = [
     "cuGraphReleaseUserObject",
     "cuUserObjectRelease",
     "cuModuleUnload",
+    "cuLinkDestroy",
     "cuDevicePrimaryCtxRelease",
     "cuThreadExchangeStreamCaptureMode",
     "cuDestroyExternal",

@@ -568,6 +568,11 @@ class Pool(MemoryResource):
         whether memory that another stream freed is reused once its work is done, never, or after a wait. With a
         `trace_capacity`, snapshots contain that many of the newest events.
         """
+    @property
+    def is_asleep(self, /) -> bool:
+        """
+        Whether the pool sleeps.
+        """
     def release_unused(self, /) -> None:
         """
         Waits for the work on freed memory, and returns all unused memory to the source.
@@ -584,6 +589,26 @@ class Pool(MemoryResource):
         """
         Gives a name to the block that contains the address; snapshots show it. Returns whether there is such a block.
         """
+    def sleep(self, /, *, contents: str = "save", host: MemoryResource | None = None, patience: SupportsFloat | SupportsIndex = 10.0) -> Slept:
+        """
+        Puts the pool to sleep: its memory goes back to the device, and its addresses stay. After `wake`, buffers, pointers
+        and captured graphs are valid again. While it sleeps, allocations and work on its buffers raise AsleepError, and a
+        kernel that uses its memory ends the context: launch none. Buffers may be closed. `contents` is "save", which
+        copies them to host memory and back, or "discard". `host` is where they are saved: PinnedMemory, or a pool over it,
+        which is faster if it has room already. By default the call allocates page-locked memory.
+
+        Waits for queued work, and at most `patience` seconds for work that waits for the CPU: WaitTimeoutError, and
+        the pool stays awake. Raises SleepError if the pool sleeps already, and UnsupportedError if it does not grow in
+        place: over DeviceMemory with a maximum of at least 64 MiB, or VirtualMemory of the device.
+
+        >>> pool = cuda_mem.Pool(cuda_mem.DeviceMemory())
+        >>> weights = pool.copy_of(b"weights")
+        >>> pool.sleep()
+        Slept(saved=256, released=2097152)
+        >>> pool.wake()
+        >>> weights.to_bytes()
+        b'weights'
+        """
     def snapshot(self, /) -> Any:
         """
         All regions and blocks: a PoolSnapshot, which a notebook shows as a picture.
@@ -595,6 +620,11 @@ class Pool(MemoryResource):
     def trim_to(self, /, keep: SupportsIndex = 0) -> None:
         """
         Returns unused memory to the source, but keeps `keep` bytes. Does not wait for work.
+        """
+    def wake(self, /) -> None:
+        """
+        Gives a pool that sleeps memory at its addresses again, and restores its contents. Raises SleepError if it is
+        awake, and OutOfMemoryError if the device has no room: it then sleeps on, and may be woken later.
         """
 
 @final
@@ -706,6 +736,24 @@ class RingPool(MemoryResource):
         If the oldest block is still open, None refuses the allocation with OutOfMemoryError, because this thread may be the
         one that must close it, and a `timeout` waits for other threads to do so, at most that many seconds. 0 waits for
         nothing.
+        """
+
+@final
+class Slept:
+    """
+    What a pool did when it fell asleep. Sizes are in bytes.
+    """
+    def __new__(cls, /, saved: SupportsIndex, released: SupportsIndex) -> Slept: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def released(self, /) -> int:
+        """
+        The memory that the device got back.
+        """
+    @property
+    def saved(self, /) -> int:
+        """
+        The contents in host memory.
         """
 
 @final

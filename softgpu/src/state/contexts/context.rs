@@ -183,6 +183,14 @@ impl Context {
         queues.iter().filter(|(role, _)| select(*role)).filter_map(|(_, queue)| queue.upgrade()?.pending()).collect()
     }
 
+    /// As the driver does when a program synchronizes the context. Of other calls that wait for it nothing is known.
+    pub(crate) fn forget_plain_frees(&self) {
+        lock(&self.queues)
+            .iter()
+            .filter_map(|(_, queue)| queue.upgrade())
+            .for_each(|queue| queue.set_has_plain_frees(false));
+    }
+
     pub(crate) fn synchronize(&self) {
         races::see_ended();
         self.wait(|_| true);

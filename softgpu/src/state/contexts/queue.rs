@@ -6,7 +6,7 @@ use crate::sync::lock;
 use cuda_sys::CUresult;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(crate) struct Queue {
     changed: Condvar,
     submitted: AtomicU64,
     completed: AtomicU64,
-    /// The number of the last work that was noted to free memory.
-    last_free: AtomicU64,
+    /// Whether plain memory was freed in its order since a synchronization last began.
+    has_plain_frees: AtomicBool,
 }
 
 #[derive(Default)]
@@ -73,19 +73,17 @@ impl Queue {
             changed: Condvar::new(),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
-            last_free: AtomicU64::new(0),
+            has_plain_frees: AtomicBool::new(false),
         })
     }
 
-    /// Notes that the work up to a point frees memory.
-    pub(crate) fn note_free(&self, point: &Point) {
-        self.last_free.fetch_max(point.ticket, Ordering::AcqRel);
+    /// Notes whether plain memory is freed in its order.
+    pub(crate) fn set_has_plain_frees(&self, has: bool) {
+        self.has_plain_frees.store(has, Ordering::Release);
     }
 
-    /// The end of the last work that frees memory, unless it is done.
-    pub(crate) fn pending_free(self: &Arc<Self>) -> Option<Point> {
-        let point = Point { queue: self.clone(), ticket: self.last_free.load(Ordering::Acquire) };
-        (!point.passed()).then_some(point)
+    pub(crate) fn has_plain_frees(&self) -> bool {
+        self.has_plain_frees.load(Ordering::Acquire)
     }
 
     /// The end of the work that was queued so far, unless all of it is done.

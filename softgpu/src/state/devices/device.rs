@@ -45,12 +45,13 @@ pub(crate) fn bus(unit: usize) -> u32 {
     unit as u32 + 1
 }
 
-/// The UUID of a device of the machine: that of the CPU Vulkan device with the same number, or else a constant one.
+/// The UUID of a device of the machine: that of the CPU Vulkan device with the same number, or else one of 16 bytes that no
+/// other device has at the same place, as the UUIDs of GPUs differ everywhere.
 pub(crate) fn identity(unit: usize, vulkan: Option<&Vulkan>) -> [u8; 16] {
     vulkan.and_then(|vulkan| vulkan.uuid(unit)).unwrap_or_else(|| {
-        let mut bytes = *b"softgpu device\0\0";
-        bytes[15] = unit as u8;
-        bytes
+        let first = *b"\x5c\xe1\x90\x3b\xf4\x27\x4a\x88\x9d\x06\xb3\x71\x2e\xda\x65\xc8";
+        // An odd step gives each of 256 devices another byte.
+        std::array::from_fn(|place| first[place].wrapping_add((unit as u8).wrapping_mul(37 + 14 * place as u8)))
     })
 }
 
@@ -63,7 +64,15 @@ pub(crate) fn attribute(attribute: CUdevice_attribute, unit: usize) -> Option<c_
         A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => 64,
         A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X | A::CU_DEVICE_ATTRIBUTE_MAX_PITCH => c_int::MAX,
         A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
-        A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+        A::CU_DEVICE_ATTRIBUTE_WARP_SIZE | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => 32,
+        A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => 2048,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => 48 << 10,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => 227 << 10,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 228 << 10,
+        A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => 1 << 10,
+        A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
+        | A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR
+        | A::CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => 64 << 10,
         A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => bus(unit) as c_int,
         A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
         A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => 0,
@@ -89,6 +98,8 @@ pub(crate) fn attribute(attribute: CUdevice_attribute, unit: usize) -> Option<c_
         | A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES
         | A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+        | A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
         | A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
         | A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR => 1,
         CUdevice_attribute(1..=147) => 0,

@@ -1,6 +1,7 @@
 //! Executable graphs and their launches.
 
 use super::capture;
+use super::condition::Condition;
 use super::graph::{Entry, Graph};
 use super::node::{Allocated, Run};
 use super::node::{Node, Params, Work};
@@ -16,7 +17,7 @@ use crate::state::memory::GraphBlock;
 use crate::state::streams::Event;
 use crate::state::streams::Stream;
 use crate::sync::lock;
-use cuda_sys::{CUgraphExecUpdateResult, CUgraphInstantiate_flags, CUresult};
+use cuda_sys::{CUgraphConditionalNodeType, CUgraphExecUpdateResult, CUgraphInstantiate_flags, CUresult};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,8 +31,8 @@ struct Step {
     /// The places of the steps directly before it.
     after: Vec<usize>,
     is_on: bool,
-    /// The steps of the graph inside it.
-    inside: Vec<Step>,
+    /// The steps of the graphs inside it.
+    inside: Vec<Vec<Step>>,
 }
 
 /// Why one graph cannot take the place of another, and the node that shows it.
@@ -48,7 +49,13 @@ impl Step {
             entries.iter().enumerate().map(|(place, entry)| (entry.node.sequence, place)).collect();
         let step = |entry: &Entry| {
             let inside = match &entry.node.params {
-                Params::Child(inner) => Step::all(&inner.graph)?,
+                Params::Child(inner) => vec![Step::all(&inner.graph)?],
+                Params::Conditional(bodies) => {
+                    let bodies = bodies.graphs.iter().map(|body| Step::all(&body.graph));
+                    let bodies = bodies.collect::<Result<Vec<_>>>()?;
+                    ensure(bodies.iter().flatten().all(Step::may_be_conditional))?;
+                    bodies
+                }
                 _ => Vec::new(),
             };
             let mut after: Vec<usize> = entry.after.iter().filter_map(|number| places.get(number).copied()).collect();
@@ -58,8 +65,30 @@ impl Step {
         entries.iter().map(step).collect()
     }
 
+    /// Whether a body of a conditional node may do it: what does not involve the host, events or memory of graphs.
+    fn may_be_conditional(&self) -> bool {
+        let kind = match &self.node.params {
+            Params::Host(_) | Params::Record(_) | Params::Wait(_) | Params::Signal | Params::WaitForSignal => false,
+            Params::Word | Params::Allocate(..) | Params::Free(_) => false,
+            Params::Kernel(_) | Params::Copy(_) | Params::Fill(_) | Params::Child(_) => true,
+            Params::Conditional(_) | Params::Empty => true,
+        };
+        kind && self.inside.iter().flatten().all(Self::may_be_conditional)
+    }
+
+    /// The conditions of steps, and of those inside them.
+    fn conditions(steps: &[Self], found: &mut Vec<Arc<Condition>>) {
+        for step in steps {
+            if let Work::If(condition, _) = &*step.node.work {
+                found.push(condition.clone());
+            }
+            step.inside.iter().for_each(|inside| Self::conditions(inside, found));
+        }
+    }
+
     /// Takes the parameters of steps of the same shape, or none.
     fn update(steps: &[Self], from: &[Self]) -> core::result::Result<Vec<Self>, Mismatch> {
+        use core::result::Result;
         let mismatch = |result, step: Option<&Step>| Mismatch { result, node: step.map(|step| step.of) };
         let changed = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         if steps.len() != from.len() {
@@ -77,10 +106,24 @@ impl Step {
                 let unsupported = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
                 return Err(mismatch(unsupported, Some(other)));
             }
-            let inside = Self::update(&step.inside, &other.inside)?;
+            if step.decides() != other.decides() {
+                let parameters = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+                return Err(mismatch(parameters, Some(other)));
+            }
+            let bodies = step.inside.iter().zip(&other.inside);
+            let inside = bodies.map(|(inside, other)| Self::update(inside, other)).collect::<Result<_, _>>()?;
             Ok(Self { node: other.node.clone(), inside, ..step.clone() })
         };
         steps.iter().zip(from).map(one).collect()
+    }
+
+    /// The parameters of a conditional node that no update changes: its type and the number of its bodies. Its handle
+    /// may change, because each graph has handles of its own. The updated graph begins with the value of the new one.
+    fn decides(&self) -> Option<(CUgraphConditionalNodeType, usize)> {
+        match &*self.node.work {
+            Work::If(_, kind) => Some((*kind, self.inside.len())),
+            _ => None,
+        }
     }
 
     fn find(steps: &mut [Self], of: u64) -> Result<&mut Self> {
@@ -94,6 +137,7 @@ impl Graph {
         let auto_free = u64::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.0);
         let priorities = u64::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0);
         ensure(flags & !(auto_free | priorities) == 0)?;
+        ensure(!self.has_unused_condition())?;
         let (steps, user_objects) = (Step::all(self)?, self.user_objects.copy()?);
         let single = steps.iter().any(|step| step.node.work.is_of_memory()).then(|| self.instantiated.clone());
         if let Some(taken) = &single
@@ -155,8 +199,10 @@ impl Executable {
         let inside = match &params {
             Params::Child(inner) => {
                 let other = Step::all(&inner.graph)?;
-                Step::update(&step.inside, &other).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?
+                let inside = step.inside.first().map_or(&[][..], |inside| inside);
+                vec![Step::update(inside, &other).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?]
             }
+            Params::Conditional(_) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             _ => Vec::new(),
         };
         step.inside = inside;
@@ -208,6 +254,11 @@ impl Executable {
         if let Some((_, moment)) = &*last {
             stream.follow(moment);
         }
+        let mut conditions = Vec::new();
+        Step::conditions(&steps, &mut conditions);
+        if !conditions.is_empty() {
+            pieces.push(Piece::Run(Box::new(move || conditions.iter().for_each(|condition| condition.begin()))));
+        }
         self.prepare(&steps, stream, &mut pieces);
         // Keeps the graph until the launch ends. Host functions among the nodes may tell the host of that end.
         let (this, moment) = (self.clone(), stream.moment());
@@ -230,7 +281,7 @@ impl Executable {
     }
 
     /// Prepares one run of every step, each after those that it depends on.
-    fn prepare(&self, steps: &[Step], stream: &Stream, pieces: &mut Vec<Piece>) {
+    fn prepare(self: &Arc<Self>, steps: &[Step], stream: &Stream, pieces: &mut Vec<Piece>) {
         for step in steps.iter().filter(|step| step.is_on) {
             match &*step.node.work {
                 Work::Again(ready) => match ready(stream) {
@@ -249,7 +300,44 @@ impl Executable {
                 }
                 Work::Record(event) => pieces.push(Piece::Record(event.clone())),
                 Work::Wait(event) => pieces.push(Piece::Wait(event.clone())),
-                Work::Inside => self.prepare(&step.inside, stream, pieces),
+                Work::Inside => step.inside.iter().for_each(|inside| self.prepare(inside, stream, pieces)),
+                Work::If(..) => {
+                    // Which work runs, and how often, is decided when the stream has come there.
+                    stream.blur();
+                    let (this, step, stream) = (self.clone(), step.clone(), stream.clone());
+                    pieces.push(Piece::Run(Box::new(move || this.decide(&step, &stream))));
+                }
+            }
+        }
+    }
+
+    /// Runs the graphs of a conditional node that its condition selects.
+    fn decide(&self, step: &Step, stream: &Stream) {
+        let Work::If(condition, kind) = &*step.node.work else { return };
+        let body = |number: usize| step.inside.get(number).into_iter().for_each(|body| self.run(body, stream));
+        match *kind {
+            CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF => body(usize::from(condition.get() == 0)),
+            CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH => body(condition.get() as usize),
+            _ => {
+                while condition.get() != 0 && self.context.is_alive() && self.context.failure().is_none() {
+                    body(0);
+                }
+            }
+        }
+    }
+
+    /// Runs steps now, on the stream's thread.
+    fn run(&self, steps: &[Step], stream: &Stream) {
+        for step in steps.iter().filter(|step| step.is_on) {
+            match &*step.node.work {
+                Work::Again(ready) => match ready(stream) {
+                    Ok(run) => run(),
+                    Err(_) => self.context.fail(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
+                },
+                Work::Inside => step.inside.iter().for_each(|inside| self.run(inside, stream)),
+                Work::If(..) => self.decide(step, stream),
+                // `may_be_conditional` excludes them.
+                Work::Allocate(_) | Work::Free(_) | Work::Record(_) | Work::Wait(_) => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Graphs: work that was captured from streams or stated node by node, and that each launch does again.
 
+use super::condition::Condition;
 use super::node::{Node, Params, Work, sequence_in};
 use super::user_object::Shares;
 use crate::call::{Result, ensure};
@@ -37,12 +38,41 @@ pub(crate) struct Graph {
     pub(crate) user_objects: Shares,
     /// Whether the graph has a live executable graph. Used only for graphs that allocate or free memory.
     pub(super) instantiated: Arc<AtomicBool>,
+    /// The conditions that were made for it.
+    conditions: Mutex<Vec<Arc<Condition>>>,
 }
 
 impl Graph {
     /// An empty graph and its handle.
     pub(crate) fn make(global: &Global, context: &Arc<Context>) -> (u64, Arc<Self>) {
         Self::with(global, context, Vec::new(), Shares::default(), false)
+    }
+
+    /// An empty graph that belongs to a node.
+    pub(crate) fn body(global: &Global, context: &Arc<Context>) -> Inner {
+        let (handle, graph) = Self::with(global, context, Vec::new(), Shares::default(), true);
+        Inner { handle, graph }
+    }
+
+    pub(crate) fn add_condition(&self, condition: Arc<Condition>) {
+        lock(&self.conditions).push(condition);
+    }
+
+    /// A condition of this graph by its handle.
+    pub(crate) fn condition(&self, handle: u64) -> Option<Arc<Condition>> {
+        lock(&self.conditions).iter().find(|condition| condition.handle == handle).cloned()
+    }
+
+    /// Whether a node of this graph reads a condition.
+    pub(crate) fn reads(&self, condition: &Arc<Condition>) -> bool {
+        let reads = |entry: &Entry| matches!(&*entry.node.work, Work::If(other, _) if Arc::ptr_eq(other, condition));
+        lock(&self.entries).iter().any(reads)
+    }
+
+    /// Whether no node reads one of its conditions.
+    pub(super) fn has_unused_condition(&self) -> bool {
+        let conditions = lock(&self.conditions).clone();
+        conditions.iter().any(|condition| !self.reads(condition))
     }
 
     fn with(
@@ -61,6 +91,7 @@ impl Graph {
             entries: Mutex::new(entries),
             user_objects,
             instantiated: Arc::default(),
+            conditions: Mutex::default(),
         };
         let (handle, graph) = global.graphs.insert(sequence, graph);
         lock(&global.graph_of_node).extend(numbers.into_iter().map(|number| (number, Arc::downgrade(&graph))));

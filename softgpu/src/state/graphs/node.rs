@@ -1,18 +1,24 @@
 //! Nodes of graphs: what they do, and the parameters that the program stated.
 
+use super::condition::Condition;
 use super::graph::Inner;
 use crate::call::Result;
 use crate::state::handle::{handle_of, next_sequence};
 use crate::state::memory::GraphBlock;
 use crate::state::memory::{Range, RangeOfLaunch};
+use crate::state::modules::Arguments;
 use crate::state::streams::Event;
 use crate::state::streams::Stream;
+use crate::sync::lock;
 use cuda_sys::{
-    CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUdevice, CUdeviceptr,
-    CUevent, CUgraphNodeType, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v2, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
+    CUDA_MEMSET_NODE_PARAMS, CUdevice, CUdeviceptr, CUevent, CUgraph, CUgraphConditionalNodeType, CUgraphNodeType,
+    CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
 };
-use std::fmt;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+use std::{fmt, ptr};
 
 pub(crate) type Run = Box<dyn FnOnce() + Send>;
 
@@ -31,6 +37,8 @@ pub(crate) enum Work {
     Wait(Arc<Event>),
     /// The work of a graph inside the node.
     Inside,
+    /// The work of the graphs inside the node that a condition selects.
+    If(Arc<Condition>, CUgraphConditionalNodeType),
 }
 
 /// A block that a graph allocates. Its address ends with the node.
@@ -80,11 +88,12 @@ impl Work {
 
 /// The parameters of a node, as the program stated them or as a capture found them.
 pub(crate) enum Params {
-    Kernel,
+    Kernel(KernelParams),
     Copy(CUDA_MEMCPY3D),
     Fill(CUDA_MEMSET_NODE_PARAMS),
     Host(CUDA_HOST_NODE_PARAMS),
     Child(Inner),
+    Conditional(Bodies),
     Empty,
     Record(CUevent),
     Wait(CUevent),
@@ -96,6 +105,32 @@ pub(crate) enum Params {
     Free(CUdeviceptr),
 }
 
+/// A launch's parameters, and the values to which they point.
+pub(crate) struct KernelParams {
+    params: CUDA_KERNEL_NODE_PARAMS_v2,
+    arguments: Arc<Arguments>,
+    list: Box<[*mut c_void]>,
+}
+
+impl KernelParams {
+    pub(crate) fn new(params: CUDA_KERNEL_NODE_PARAMS_v2, arguments: &Arc<Arguments>) -> Self {
+        Self { params, arguments: arguments.clone(), list: arguments.list().into() }
+    }
+
+    /// The parameters as the program sees them. The values end with this value.
+    pub(crate) fn shown(&self) -> CUDA_KERNEL_NODE_PARAMS_v2 {
+        let list = if self.list.is_empty() { ptr::null_mut() } else { self.list.as_ptr().cast_mut() };
+        CUDA_KERNEL_NODE_PARAMS_v2 { kernelParams: list, extra: ptr::null_mut(), ..self.params }
+    }
+}
+
+/// The graphs of a conditional node.
+pub(crate) struct Bodies {
+    pub(crate) graphs: Vec<Inner>,
+    /// Their handles, which the program reads by the address that it got.
+    pub(crate) shown: Box<[CUgraph]>,
+}
+
 // SAFETY: softgpu follows none of the pointers in parameters; it hands them to the program and to host functions, for
 // which the program vouches.
 unsafe impl Send for Params {}
@@ -105,11 +140,12 @@ unsafe impl Sync for Params {}
 impl Params {
     pub(crate) fn kind(&self) -> CUgraphNodeType {
         match self {
-            Params::Kernel => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
+            Params::Kernel(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
             Params::Copy(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY,
             Params::Fill(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET,
             Params::Host(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST,
             Params::Child(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH,
+            Params::Conditional(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL,
             Params::Empty => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY,
             Params::Record(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             Params::Wait(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
@@ -132,13 +168,14 @@ impl Params {
 
     /// Whether the program may switch the node off in an executable graph.
     pub(super) fn may_be_off(&self) -> bool {
-        matches!(self, Params::Kernel | Params::Copy(_) | Params::Fill(_))
+        matches!(self, Params::Kernel(_) | Params::Copy(_) | Params::Fill(_))
     }
 
-    /// The same parameters for a copy of the node. Fails for the memory of graphs, which cannot be copied.
+    /// The same parameters for a copy of the node. Fails for the memory of graphs and for conditions, which cannot be
+    /// copied.
     pub(super) fn copy(&self) -> Option<Self> {
         Some(match self {
-            Params::Kernel => Params::Kernel,
+            Params::Kernel(kernel) => Params::Kernel(KernelParams::new(kernel.params, &kernel.arguments)),
             Params::Copy(copy) => Params::Copy(*copy),
             Params::Fill(fill) => Params::Fill(*fill),
             Params::Host(host) => Params::Host(*host),
@@ -149,7 +186,7 @@ impl Params {
             Params::Signal => Params::Signal,
             Params::WaitForSignal => Params::WaitForSignal,
             Params::Word => Params::Word,
-            Params::Allocate(..) | Params::Free(_) => return None,
+            Params::Allocate(..) | Params::Free(_) | Params::Conditional(_) => return None,
         })
     }
 }
@@ -173,23 +210,41 @@ pub(crate) struct Node {
     /// The number in its handle.
     pub(crate) sequence: u64,
     pub(crate) params: Params,
-    pub(super) work: Arc<Work>,
+    pub(crate) work: Arc<Work>,
+    attributes: Mutex<Attributes>,
 }
+
+/// The attributes of a launch by their numbers. They have no effect.
+pub(crate) type Attributes = BTreeMap<u32, [u64; 4]>;
 
 impl Node {
     pub(super) fn new(params: Params, work: Work) -> Arc<Self> {
-        Arc::new(Self { sequence: next_sequence(), params, work: Arc::new(work) })
+        Arc::new(Self { sequence: next_sequence(), params, work: Arc::new(work), attributes: Mutex::default() })
     }
 
     /// The same node with other parameters.
     pub(super) fn changed(&self, params: Params, work: Work) -> Arc<Self> {
-        Arc::new(Self { sequence: self.sequence, params, work: Arc::new(work) })
+        let attributes = Mutex::new(self.attributes());
+        Arc::new(Self { sequence: self.sequence, params, work: Arc::new(work), attributes })
     }
 
     /// A copy with a number of its own.
     pub(super) fn copy(&self) -> Option<Arc<Self>> {
         let params = self.params.copy()?;
-        Some(Arc::new(Self { sequence: next_sequence(), params, work: self.work.clone() }))
+        let attributes = Mutex::new(self.attributes());
+        Some(Arc::new(Self { sequence: next_sequence(), params, work: self.work.clone(), attributes }))
+    }
+
+    pub(crate) fn attributes(&self) -> Attributes {
+        lock(&self.attributes).clone()
+    }
+
+    pub(crate) fn set_attribute(&self, number: u32, value: [u64; 4]) {
+        lock(&self.attributes).insert(number, value);
+    }
+
+    pub(crate) fn replace_attributes(&self, attributes: Attributes) {
+        *lock(&self.attributes) = attributes;
     }
 }
 

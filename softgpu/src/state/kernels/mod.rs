@@ -1,8 +1,19 @@
-//! The built-in kernels: what they are named, what they do, and which bytes they touch.
+//! The code of kernels: the program's, found by the name of the kernel, or softgpu's own; and launches.
 
-mod kernel;
+mod built_in;
+mod code;
+mod from_library;
+mod launch;
+mod parameters;
+mod registered;
 mod ring;
 mod strided;
 mod touched;
 
-pub(crate) use kernel::{Function, Launch, Module, threads};
+pub(crate) use built_in::read;
+pub(crate) use from_library::CodeLibrary;
+pub(crate) use launch::Launch;
+pub(crate) use parameters::parameters;
+
+pub use parameters::register_parameters;
+pub use registered::{KernelError, KernelLaunch, Number, register_kernel};

@@ -1,6 +1,6 @@
 //! The device's ends of a ring of 64-bit items, as in `cudamem/signal.cuh`, and the waits of kernels.
 
-use super::kernel::word;
+use super::built_in::word;
 use crate::state::memory::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

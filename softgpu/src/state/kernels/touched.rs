@@ -1,41 +1,39 @@
 //! The bytes that kernels touch, for race checks.
 
-use super::kernel::{Builtin, Launch};
+use super::built_in::Builtin;
+use super::launch::Launch;
 use super::strided::Strided;
 use crate::state::checks::races::Touched;
 use crate::state::memory::Use;
 
-impl Launch {
+impl Builtin {
     /// The bytes that the kernel touches. `None` if it waits for words or rings, so that its order is unknown.
-    pub(super) fn touched(&self) -> Option<Vec<Touched>> {
-        let count = self.value(1).min(self.threads);
+    pub(super) fn bytes_touched(self, launch: &Launch) -> Option<Vec<Touched>> {
+        let count = launch.value(1).min(launch.shape.threads());
         let bytes = |address, count, size, purpose| {
-            let range = self.memory(address, count, size, purpose).ok();
+            let range = launch.memory(address, count, size, purpose).ok();
             // A wrong address is reported when the kernel runs.
             range.and_then(|range| range.touched(0..range.length, purpose))
         };
-        Some(match self.builtin {
-            Builtin::FillBytes | Builtin::DoubleBytes => {
-                bytes(self.value(0), count, 1, Use::Write).into_iter().collect()
+        Some(match self {
+            Self::FillBytes | Self::DoubleBytes => bytes(launch.value(0), count, 1, Use::Write).into_iter().collect(),
+            Self::IncrementU32 => bytes(launch.value(0), count, 4, Use::Write).into_iter().collect(),
+            Self::Differ => {
+                let sides = [0, 1].map(|n| bytes(launch.value(n), launch.value(3), 1, Use::Read));
+                sides.into_iter().chain([bytes(launch.value(4), 1, 4, Use::Write)]).flatten().collect()
             }
-            Builtin::IncrementU32 => bytes(self.value(0), count, 4, Use::Write).into_iter().collect(),
-            Builtin::Differ => {
-                let sides = [0, 1].map(|n| bytes(self.value(n), self.value(3), 1, Use::Read));
-                sides.into_iter().chain([bytes(self.value(4), 1, 4, Use::Write)]).flatten().collect()
+            Self::CopyStrided | Self::CopyTiles => {
+                Strided::of(&launch.values).map_or_else(Vec::new, |copy| launch.touched_by(&copy))
             }
-            Builtin::CopyStrided | Builtin::CopyTiles => {
-                Strided::of(&self.values).map_or_else(Vec::new, |copy| self.touched_by(&copy))
+            Self::Nothing => Vec::new(),
+            Self::SpinUntil | Self::Answer | Self::EchoFlag | Self::EchoRing | Self::CountRing | Self::SumRing => {
+                return None;
             }
-            Builtin::Nothing => Vec::new(),
-            Builtin::SpinUntil
-            | Builtin::Answer
-            | Builtin::EchoFlag
-            | Builtin::EchoRing
-            | Builtin::CountRing
-            | Builtin::SumRing => return None,
         })
     }
+}
 
+impl Launch {
     fn touched_by(&self, copy: &Strided) -> Vec<Touched> {
         let Ok([to, from]) = self.memory_of(copy) else { return Vec::new() };
         let (mut written, mut read) = (Vec::new(), Vec::new());

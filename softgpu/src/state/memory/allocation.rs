@@ -44,6 +44,10 @@ pub(crate) enum Origin {
     Ipc,
     /// cuMemAllocAsync, cuMemAllocFromPoolAsync, while the stream captures into a graph.
     Graph,
+    /// A variable of a module.
+    Variable,
+    /// A managed variable of a module or a library.
+    ManagedVariable,
 }
 
 /// The storage of an allocation's bytes.
@@ -59,6 +63,8 @@ pub(crate) enum Storage {
     Vulkan(vulkan::Imported),
     /// The caller's memory.
     Caller(usize),
+    /// A part of other storage, which ends with its last part.
+    Part { whole: Arc<Storage>, offset: usize },
 }
 
 impl Storage {
@@ -75,6 +81,7 @@ impl Storage {
             Storage::Virtual(mapped) => mapped.base,
             Storage::Vulkan(imported) => imported.base(),
             Storage::Caller(base) => *base,
+            Storage::Part { whole, offset } => whole.base() + offset,
         }
     }
 
@@ -83,6 +90,7 @@ impl Storage {
         match self {
             Storage::Hidden { own, .. } => own.base(),
             Storage::Virtual(mapped) => mapped.access,
+            Storage::Part { whole, offset } => whole.access() + offset,
             shown => shown.base(),
         }
     }
@@ -161,6 +169,21 @@ impl Allocation {
         let mut block = Self::bare(next_sequence(), origin, context.device, size, storage);
         block.context = Some(context.clone());
         block.held.charge = charge;
+        block
+    }
+
+    /// A variable of a module, which ends with its context, or of a library.
+    pub(crate) fn variable(
+        context: Option<&Arc<Context>>,
+        device: usize,
+        origin: Origin,
+        size: usize,
+        storage: Storage,
+        charge: Charge,
+    ) -> Self {
+        let mut block = Self::bare(next_sequence(), origin, device, size, storage);
+        block.context = context.cloned();
+        block.held.charge = Some(charge);
         block
     }
 
@@ -262,7 +285,9 @@ impl Allocation {
         if self.origin == Origin::Ipc {
             return self.device == context.device;
         }
-        let plain = self.pool.is_none() && self.origin == Origin::Device && self.device != context.device;
+        let plain = self.pool.is_none()
+            && matches!(self.origin, Origin::Device | Origin::Variable)
+            && self.device != context.device;
         let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.life());
         !plain || self.context.as_ref().is_none_or(enabled)
     }
@@ -273,7 +298,7 @@ impl Allocation {
             _ if self.is_host_accessible() => None,
             (Some(pool), ..) => Some(Domain::Pool(pool.sequence)),
             (None, Origin::Virtual, _) => Some(Domain::Virtual(self.sequence)),
-            (None, Origin::Device, Some(context)) => Some(Domain::Plain(context.life())),
+            (None, Origin::Device | Origin::Variable, Some(context)) => Some(Domain::Plain(context.life())),
             _ => None,
         }
     }
@@ -296,9 +321,14 @@ impl Allocation {
         }
     }
 
+    /// Whether it is a variable of a module.
+    pub(crate) fn is_variable(&self) -> bool {
+        matches!(self.origin, Origin::Variable | Origin::ManagedVariable)
+    }
+
     /// Whether it is managed memory, from wherever.
     pub(crate) fn is_managed(&self) -> bool {
-        self.origin == Origin::Managed
+        matches!(self.origin, Origin::Managed | Origin::ManagedVariable)
             || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
             || self.graph.as_ref().is_some_and(|graph| graph.managed)
     }

@@ -1,8 +1,10 @@
 //! All memory that the driver knows, by address.
 
 use super::allocation::Allocation;
+use super::virtual_memory::Reservation;
 use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report};
+use crate::state::Global;
 use crate::state::backing::freed;
 use crate::state::checks::races::Touched;
 use crate::sync::{lock, read, write};
@@ -198,6 +200,14 @@ impl Range {
         Self { address: block.access, length: block.size, block: Some(block.clone()), more: Vec::new() }
     }
 
+    /// A part of it by the address that the program knows; `None` if it does not lie in the range's first allocation.
+    pub(crate) fn part_at(&self, address: u64, length: usize) -> Option<Self> {
+        let block = self.block.as_ref()?;
+        let offset = usize::try_from(address.checked_sub(block.base)?).ok()?;
+        let inside = offset.checked_add(length)? <= block.size;
+        inside.then(|| Self { address: block.access + offset, length, block: Some(block.clone()), more: Vec::new() })
+    }
+
     /// An access to some of its bytes, for race checks; `None` for the program's own memory.
     pub(crate) fn touched(&self, bytes: core::ops::Range<usize>, purpose: Use) -> Option<Touched> {
         let block = self.block.as_ref()?;
@@ -275,20 +285,32 @@ pub(crate) struct RangeOfLaunch {
     length: usize,
     block: Option<Weak<Allocation>>,
     more: Vec<Weak<Allocation>>,
+    /// Of virtual memory, whose address may get other memory: the device, the address, and the reservation.
+    mapped: Option<(usize, u64, Weak<Reservation>)>,
 }
 
 impl RangeOfLaunch {
     pub(crate) fn new(range: &Range) -> Self {
+        let mapped = range.block.as_ref().and_then(|block| {
+            let address = block.base + (range.address - block.access) as u64;
+            Some((block.device, address, Arc::downgrade(&block.mapped()?.reservation)))
+        });
         Self {
             address: range.address,
             length: range.length,
             block: range.block.as_ref().map(Arc::downgrade),
             more: range.more.iter().map(Arc::downgrade).collect(),
+            mapped,
         }
     }
 
     /// The range for one launch. Fails if the memory was freed since.
     pub(crate) fn find(&self) -> Result<Range> {
+        if let Some((device, address, reservation)) = &self.mapped
+            && reservation.strong_count() > 0
+        {
+            return Global::get()?.memory.range(*address, self.length, *device, Use::Read);
+        }
         let gone = || {
             report(Misuse::UseAfterFree, "cuGraphLaunch", self.address as u64, None);
             CUresult::CUDA_ERROR_INVALID_VALUE

@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 /// The unit of physical sizes and mappings.
 pub(crate) const GRANULARITY: usize = 2 << 20;
@@ -355,9 +356,8 @@ pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
     }
     let blocks = pieces(global, base, size)?;
     for block in &blocks {
-        // The table of all memory holds it, and so does `blocks`.
         let work = races::unseen(&(block.access..block.access + block.size));
-        if work.is_some() || Arc::strong_count(block) > 2 {
+        if work.is_some() || is_held(block) {
             report_after(Misuse::FreeWhileInUse, "cuMemUnmap", block.base, Some(block.sequence), work);
         }
     }
@@ -366,6 +366,16 @@ pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
         block.mapped().map_or(Ok(()), Mapped::end).map_err(full)?;
     }
     Ok(())
+}
+
+/// Whether queued work holds a mapping. A call of another thread that asks about its address also does, but not for long.
+fn is_held(block: &Arc<Allocation>) -> bool {
+    // The table of all memory holds it, and so does the caller.
+    let is_held = || Arc::strong_count(block) > 2;
+    (0..100).all(|_| {
+        thread::yield_now();
+        is_held()
+    })
 }
 
 /// Sets the rights of places to mappings.

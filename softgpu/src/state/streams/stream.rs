@@ -200,16 +200,24 @@ impl Stream {
         self.pending().is_empty()
     }
 
-    /// Notes that its work up to a point frees memory of cuMemAlloc.
-    pub(crate) fn frees_plain_memory_at(&self, point: &Point) {
-        self.queue.note_free(point);
+    /// Notes that its work frees memory of cuMemAlloc.
+    pub(crate) fn frees_plain_memory(&self) {
+        self.queue.set_has_plain_frees(true);
     }
 
-    /// Waits for the frees of memory of cuMemAlloc among its work, with the context's lock, as the real driver does
-    /// (580.159 on an H100). It waits for no free of memory of pools.
-    pub(crate) fn wait_for_frees(&self) {
-        if let Some(free) = self.queue.pending_free() {
-            self.context.wait_with_lock(&free);
+    /// As the driver does when a program synchronizes the stream.
+    pub(crate) fn forget_plain_frees(&self) {
+        self.queue.set_has_plain_frees(false);
+    }
+
+    /// Waits for all its work with the context's lock, if memory of cuMemAlloc was freed in its order since its last
+    /// synchronization, as the real driver does (580.159 on an H200): also if these frees are done. Frees of memory of pools
+    /// make it wait for nothing.
+    pub(crate) fn wait_after_plain_frees(&self) {
+        if self.queue.has_plain_frees()
+            && let Some(work) = self.queue.pending()
+        {
+            self.context.wait_with_lock(&work);
         }
     }
 

@@ -3,10 +3,10 @@
 use super::Machine;
 use crate::cu;
 use cuda_sys::{
-    CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUgraphMem_attribute, CUresult, CUstream, CUstreamCaptureMode,
-    CUstreamCaptureStatus,
+    CUDA_KERNEL_NODE_PARAMS_v2, CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUgraphMem_attribute, CUmodule, CUresult,
+    CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
 };
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr;
 
 pub const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -77,6 +77,17 @@ impl Machine {
         let mut address = 0;
         assert_eq!(cu!(self, cuMemAllocAsync(&mut address, size, stream)), 0);
         address
+    }
+
+    /// Loads device code, and gives the launch of one thread of a kernel of it.
+    pub fn one_thread(&self, image: &CStr, kernel: &CStr) -> (CUmodule, CUDA_KERNEL_NODE_PARAMS_v2) {
+        let (mut module, mut func) = (ptr::null_mut(), ptr::null_mut());
+        assert_eq!(cu!(self, cuModuleLoadData(&mut module, image.as_ptr().cast())), 0);
+        assert_eq!(cu!(self, cuModuleGetFunction(&mut func, module, kernel.as_ptr())), 0);
+        let mut params = CUDA_KERNEL_NODE_PARAMS_v2 { func, ..Default::default() };
+        (params.gridDimX, params.gridDimY, params.gridDimZ) = (1, 1, 1);
+        (params.blockDimX, params.blockDimY, params.blockDimZ) = (1, 1, 1);
+        (module, params)
     }
 
     /// Adds 1 to 32-bit words with a kernel.

@@ -124,3 +124,44 @@ pub fn both(test: fn(&Machine)) {
         m.finish();
     }
 }
+
+/// An ELF file for a machine, with a kernel and a variable whose initial value is in it.
+pub fn cubin(machine: u16, kernel: &[u8]) -> Vec<u8> {
+    let names = [b"\0", kernel, b"\0factor\0"].concat();
+    let titles = [b"\0.text.", kernel, b"\0.nv.global.init\0.symtab\0.strtab\0.shstrtab\0"].concat();
+    let (factor, end) = (kernel.len() as u32 + 2, kernel.len() as u32 + 8);
+    let symbol = |name: u32, info: u8, section: u16, size: u64| {
+        let mut bytes = name.to_le_bytes().to_vec();
+        bytes.extend([info, 0]);
+        bytes.extend(section.to_le_bytes());
+        bytes.extend(0_u64.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes
+    };
+    let symbols = [symbol(0, 0, 0, 0), symbol(1, 0x12, 1, 16), symbol(factor, 0x11, 2, 4)].concat();
+    let contents: [&[u8]; 5] = [&[0; 16], &5_u32.to_le_bytes(), &symbols, &names, &titles];
+    let mut bytes = vec![0; 64];
+    let mut sections = vec![0; 64];
+    for (n, (content, name)) in contents.iter().zip([1, end, end + 16, end + 24, end + 32]).enumerate() {
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        // A program, data, symbols with their names, and texts twice.
+        let (kind, link, entry) = [(1_u32, 0_u32, 0_u64), (1, 0, 0), (2, 4, 24), (3, 0, 0), (3, 0, 0)][n];
+        sections.extend([name, kind].iter().flat_map(|word| word.to_le_bytes()));
+        sections
+            .extend([0, 0, bytes.len() as u64, content.len() as u64].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        sections.extend([link, 1].iter().flat_map(|word| word.to_le_bytes()));
+        sections.extend([8, entry].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        bytes.extend(*content);
+    }
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let place = bytes.len() as u64;
+    bytes.extend(sections);
+    bytes[..20].copy_from_slice(b"\x7fELF\x02\x01\x01\x33\x07\0\0\0\0\0\0\0\x02\0\0\0");
+    bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+    bytes[20] = 1;
+    bytes[40..48].copy_from_slice(&place.to_le_bytes());
+    for (at, half) in [(52, 64_u16), (58, 64), (60, 6), (62, 5)] {
+        bytes[at..at + 2].copy_from_slice(&half.to_le_bytes());
+    }
+    bytes
+}

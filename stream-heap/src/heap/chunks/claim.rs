@@ -204,7 +204,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
             run.push(Segment { bytes: start..end, is_hole: true });
             run.extend(self.memory.above(id).map_while(segment));
             seen = run.last().map_or(end, |last| last.bytes.end);
-            best = best.into_iter().chain(best_in(&run, size, chunks.unit)).min();
+            best = best.into_iter().chain(best_in(&run, size, chunks.sizes.unit)).min();
         }
         best
     }
@@ -249,8 +249,8 @@ fn missing(chunks: &Chunks, bytes: &Range<u64>) -> (Vec<Range<u64>>, u64) {
     let first = chunks.holes.range(..=bytes.start).next_back().filter(|(_, (end, _))| *end > bytes.start);
     let first = first.map_or(bytes.start, |(start, _)| *start);
     for (&start, &(end, _)) in chunks.holes.range(first..bytes.end) {
-        let from = bytes.start.max(start) / chunks.unit * chunks.unit;
-        let until = bytes.end.min(end).next_multiple_of(chunks.unit);
+        let from = bytes.start.max(start) / chunks.sizes.unit * chunks.sizes.unit;
+        let until = bytes.end.min(end).next_multiple_of(chunks.sizes.unit);
         missing.push(from..until);
         limit = end;
     }

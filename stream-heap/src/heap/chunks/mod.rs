@@ -23,13 +23,48 @@ use std::collections::BTreeMap;
 pub use claim::Claim;
 pub use moves::{Gather, Move};
 
+/// The sizes of the chunks that a region gets, in bytes. Each is a multiple of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkSizes {
+    /// Chunks and holes begin and end at multiples of it.
+    pub unit: u64,
+    /// The largest chunk of a run of addresses that is not long.
+    pub usual: u64,
+    /// The largest chunk.
+    pub largest: u64,
+}
+
+/// A run of addresses is long if its usual chunks would be more than about so many. Its chunks are then larger. A chunk
+/// costs the same to map whatever its size, but a large one is seldom free as a whole.
+const MOST_CHUNKS: u64 = 64;
+
+impl ChunkSizes {
+    /// Divides addresses, whole units, into chunks: all but the last of equal size.
+    fn cut(self, addresses: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let part = length(&addresses) / MOST_CHUNKS / self.unit * self.unit;
+        let (size, mut start) = (part.clamp(self.usual, self.largest), addresses.start);
+        core::iter::from_fn(move || {
+            let chunk = start..addresses.end.min(start + size);
+            start = chunk.end;
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
+
+    /// Whether they divide a region of this address and size, whose granularity this is.
+    fn fit(self, (address, size): (u64, u64), granularity: u64) -> bool {
+        let Self { unit, usual, largest } = self;
+        let is_whole = |bytes: u64| bytes.is_multiple_of(unit);
+        unit > 0
+            && unit.is_multiple_of(granularity)
+            && [address, size, usual, largest].into_iter().all(is_whole)
+            && (unit..=largest).contains(&usual)
+    }
+}
+
 /// The addresses of a region, as far as they are not memory, and the chunks of its memory.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    /// The unit of chunks and holes.
-    unit: u64,
-    /// The largest chunk that is made.
-    largest: u64,
+    sizes: ChunkSizes,
     /// Holes by first address: the end, and the suballocator's block that keeps the addresses from others. No two holes
     /// are neighbours.
     holes: BTreeMap<u64, (u64, BlockId)>,
@@ -49,18 +84,6 @@ impl Chunks {
     /// Whether a range of the suballocator that begins here is no memory.
     pub fn is_absent(&self, address: u64) -> bool {
         self.holes.contains_key(&address) || self.stale.contains_key(&address)
-    }
-
-    /// Divides addresses into chunks: as few as possible, the largest first.
-    fn cut(&self, addresses: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        let (unit, most, mut start) = (self.unit, self.largest / self.unit, addresses.start);
-        core::iter::from_fn(move || {
-            let left = (addresses.end - start) / unit;
-            let units = 1 << left.checked_ilog2()?.min(most.max(1).ilog2());
-            let chunk = start..start + units * unit;
-            start = chunk.end;
-            Some(chunk)
-        })
     }
 
     /// The chunks that lie within these bytes.
@@ -88,22 +111,17 @@ impl<R: Region> DividedRegion<R> {
 }
 
 impl<D: StreamDriver, R: Region> Heap<D, R> {
-    /// Adds a region of addresses without memory. They get memory in chunks of up to `largest` bytes, a multiple of
-    /// `unit`, which is a multiple of the granularity.
+    /// Adds a region of addresses without memory, which they get in chunks of these sizes.
     ///
     /// # Errors
     ///
-    /// The address, the size and the largest chunk are not multiples of the unit; or as [`add`](Self::add).
-    pub fn add_addresses(&mut self, region: R, unit: u64, largest: u64) -> Result<(), SuballocatorError> {
+    /// The unit is no multiple of the granularity; the address, the size or a size of chunks is no multiple of the unit;
+    /// the usual chunk is smaller than the unit or larger than the largest; or as [`add`](Self::add).
+    pub fn add_addresses(&mut self, region: R, sizes: ChunkSizes) -> Result<(), SuballocatorError> {
         let granularity = self.memory.granularity();
         let size = region.size();
-        if unit == 0
-            || !unit.is_multiple_of(granularity)
-            || !size.is_multiple_of(unit)
-            || !region.address().is_multiple_of(unit)
-            || !largest.is_multiple_of(unit)
-        {
-            return Err(SuballocatorError::RegionSize { size, granularity: unit.max(granularity) });
+        if !sizes.fit((region.address(), size), granularity) {
+            return Err(SuballocatorError::RegionSize { size, granularity: sizes.unit.max(granularity) });
         }
         let id = self.memory.add_region(size)?;
         let range = self.memory.ranges(id).next();
@@ -113,8 +131,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         };
         let start = region.address();
         let chunks = Chunks {
-            unit,
-            largest,
+            sizes,
             holes: BTreeMap::from([(start, (start + size, hole.id))]),
             stale: BTreeMap::new(),
             present: BTreeMap::new(),
@@ -134,7 +151,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let holes = all.flat_map(|chunks| chunks.holes.iter().map(move |(start, (end, _))| (chunks, *start, *end)));
         let fitting = holes.filter(|(_, start, end)| end - start >= size);
         let (chunks, start, _) = fitting.min_by_key(|(_, start, end)| (end - start, *start))?;
-        Some(chunks.cut(start..start + size).collect())
+        Some(chunks.sizes.cut(start..start + size).collect())
     }
 
     /// Notes that addresses of one hole, which follow each other, have these chunks. `false` if they are no part of a

@@ -107,12 +107,12 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let new: u64 = claim.missing.iter().zip(&starts).map(|(run, start)| run.end.saturating_sub(*start)).sum();
         for (number, (run, start)) in claim.missing.iter_mut().zip(starts).enumerate() {
             if new > 0 && number == last {
-                let more = least.saturating_sub(new) / chunks.unit * chunks.unit;
+                let more = least.saturating_sub(new) / chunks.sizes.unit * chunks.sizes.unit;
                 run.end = run.end.max(start);
                 run.end += (claim.limit - run.end).min(more);
             }
             run.end = run.end.max(start);
-            claim.new.extend(chunks.cut(start..run.end));
+            claim.new.extend(chunks.sizes.cut(start..run.end));
         }
         self.recount();
         Ok(())
@@ -140,7 +140,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
     /// Chunks that hold no blocks, in free ranges of at least `least` bytes.
     fn idle_chunks(&self, least: u64) -> Vec<Idle> {
         let units = self.regions.iter().flatten().filter_map(|held| held.chunks.as_ref());
-        let Some(unit) = units.map(|chunks| chunks.unit).min() else { return Vec::new() };
+        let Some(unit) = units.map(|chunks| chunks.sizes.unit).min() else { return Vec::new() };
         let ranges = self.memory.free_ranges(least.max(unit));
         let chunks = ranges.filter_map(|(region, range)| {
             let held = self.regions[region.index()].as_ref()?;

@@ -71,7 +71,8 @@ impl Model {
     fn new() -> Self {
         let mut heap = Heap::new(UNIT).expect("a power of two");
         let region = Span { address: BASE, size: CHUNKS * CHUNK * UNIT };
-        heap.add_addresses(region, CHUNK * UNIT, 4 * CHUNK * UNIT).expect("whole chunks");
+        let unit = CHUNK * UNIT;
+        heap.add_addresses(region, ChunkSizes { unit, usual: 4 * unit, largest: 4 * unit }).expect("whole chunks");
         let units = vec![NOTHING; (CHUNKS * CHUNK) as usize];
         Self { heap, world: World::new(), units, chunks: BTreeMap::new(), live: vec![], claim: None }
     }
@@ -386,21 +387,40 @@ proptest! {
 #[test]
 fn addresses_must_consist_of_whole_units() {
     let mut heap: Heap<World<1>, Span> = Heap::new(UNIT).expect("a power of two");
-    for (address, size, unit, largest) in [
-        (0, 4096, 0, 0),
-        (0, 4096, 100, 100),
-        (0, 4096, 3072, 3072),
-        (512, 4096, 1024, 1024),
-        (0, 0, 1024, 1024),
-        (0, 4096, 1024, 1536),
+    for (address, size, unit, usual, largest) in [
+        (0, 4096, 0, 0, 0),
+        (0, 4096, 100, 100, 100),
+        (0, 4096, 3072, 3072, 3072),
+        (512, 4096, 1024, 1024, 1024),
+        (0, 0, 1024, 1024, 1024),
+        (0, 4096, 1024, 1024, 1536),
+        (0, 4096, 1024, 1536, 2048),
+        (0, 4096, 1024, 0, 2048),
+        (0, 4096, 1024, 2048, 1024),
     ] {
-        assert!(
-            heap.add_addresses(Span { address, size }, unit, largest).is_err(),
-            "{address} {size} {unit} {largest}"
-        );
+        let sizes = ChunkSizes { unit, usual, largest };
+        assert!(heap.add_addresses(Span { address, size }, sizes).is_err(), "{address} {size} {sizes:?}");
     }
     assert_eq!((heap.reserved(), heap.vacant(UNIT)), (0, None));
     assert!(!heap.present(core::slice::from_ref(&(0..1024))));
+}
+
+#[test]
+fn long_runs_get_large_chunks_and_none_gets_many() {
+    let sizes = ChunkSizes { unit: 2, usual: 16, largest: 64 };
+    let cut = |length: u64| sizes.cut(100..100 + length).map(|chunk| super::length(&chunk)).collect::<Vec<_>>();
+    assert_eq!(cut(0), []);
+    assert_eq!(cut(14), [14]);
+    assert_eq!(cut(38), [16, 16, 6]);
+    assert_eq!(cut(64 * 18), [18; 64]);
+    assert_eq!(cut(64 * 64 + 2).len(), 65);
+    assert_eq!(cut(64 * 640).len(), 640);
+    for length in (2..64 * 64).step_by(2) {
+        let chunks: Vec<_> = sizes.cut(100..100 + length).collect();
+        assert!(chunks.len() as u64 <= MOST_CHUNKS + MOST_CHUNKS / 8, "{length}");
+        assert_eq!((chunks[0].start, chunks[chunks.len() - 1].end), (100, 100 + length));
+        assert!(chunks.windows(2).all(|pair| pair[0].end == pair[1].start), "{length}");
+    }
 }
 
 /// Frees a block that only stream 0 uses.

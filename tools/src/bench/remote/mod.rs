@@ -1,47 +1,70 @@
-//! `cuda-mem bench remote`: memory of the device goes to another program and back, beside a plain loop over a socket.
+//! `cuda-mem bench remote`: memory of the device goes to another program and back, beside other ways.
+//!
+//! Each way has two processes, because UCX has one configuration for a process. This one tells them what to do.
 
-mod rounds;
+mod direct;
+mod frames;
+mod ipc;
+mod perftest;
+mod plain;
+mod program;
+mod report;
+mod side;
 
-use super::machine::{Machine, check_drops, render};
+use super::machine::{Machine, render};
 use super::{finish, open};
-use crate::cli::BenchRemoteOptions;
-use cuda_mem::trace::Latency;
-use cuda_mem_remote::Engine;
-use rounds::{Ours, Outcome, Plain, Way};
-use serde::Serialize;
+use crate::cli::{BenchRemoteOptions, BenchRun};
+use crate::doctor::mapped_file;
+use crate::provider::open_context;
+use cuda_mem_remote::Key;
+use perftest::Perftest;
+use program::{Carrier, Programs, Rounds};
+use report::{Report, Row};
+use side::Outcome;
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct Report {
-    ok: bool,
-    #[serde(flatten)]
-    machine: Machine,
-    transports: Vec<String>,
-    /// The processes that want to run, of the last minute.
-    load: Option<f64>,
-    rows: Vec<Row>,
+/// How many times each way has its turn.
+const TURNS: usize = 5;
+
+/// A way that is measured.
+#[derive(Debug)]
+enum Way {
+    Programs(Programs),
+    Perftest(Perftest),
 }
 
-/// A size: times in nanoseconds for a message and its answer.
-#[derive(Debug, Serialize)]
-struct Row {
-    bytes: usize,
-    rounds: u64,
-    ours_ns: u64,
-    ours_p99_ns: u64,
-    /// Over UCX, where it is installed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ucx_ns: Option<u64>,
-    plain_ns: u64,
-    plain_p99_ns: u64,
+impl Way {
+    fn transport(&self) -> String {
+        match self {
+            Self::Programs(programs) => programs.transport.clone(),
+            Self::Perftest(perftest) => perftest.transport(),
+        }
+    }
+
+    fn rounds(&mut self, rounds: Rounds) -> Outcome<Vec<u64>> {
+        match self {
+            Self::Programs(programs) => programs.rounds(rounds),
+            Self::Perftest(perftest) => perftest.rounds(rounds),
+        }
+    }
+
+    fn end(self) -> Outcome<()> {
+        match self {
+            Self::Programs(programs) => programs.end(),
+            Self::Perftest(_) => Ok(()),
+        }
+    }
 }
 
 /// Runs the command. Exit status 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchRemoteOptions) -> ExitCode {
+    if options.side {
+        return side::run(&options.run);
+    }
     finish(
         "bench remote",
         &options.run,
@@ -50,82 +73,84 @@ pub(crate) fn run(options: &BenchRemoteOptions) -> ExitCode {
 }
 
 fn try_run(options: &BenchRemoteOptions) -> Outcome<String> {
-    let context = open(&options.run)?;
-    let sizes: &[usize] = if options.run.brief { &[1 << 10, 1 << 20] } else { &[1 << 10, 64 << 10, 1 << 20, 16 << 20] };
-    let ucx = ucx_sys::Ucp::load().is_ok().then(|| Engine::UcxTrustedNetwork { interface: "lo".to_owned() });
-    let (mut rows, mut transports) = (Vec::new(), Vec::new());
+    let (run, to) = (&options.run, options.to.unwrap_or(options.run.device));
+    let context = open(run)?;
+    let machine = Machine::of(&context)?;
+    drop(context);
+    let named = |to| -> Outcome<String> { Ok(open_context(run.provider, to)?.device().name()?) };
+    let to_device_name = (to != run.device).then(|| named(to)).transpose()?;
+    let (mut ways, not_there) = ways(run, to, machine.software)?;
+    let mut rows = Vec::new();
+    let sizes: &[usize] = if run.brief { &[1 << 10, 1 << 20] } else { &[1 << 10, 64 << 10, 1 << 20, 16 << 20] };
     for &bytes in sizes {
-        let mut ours = Ours::new(&context, Engine::Sockets, bytes)?;
-        let mut over_ucx = ucx.clone().map(|engine| Ours::new(&context, engine, bytes)).transpose()?;
-        let mut plain = Plain::new(&context, bytes)?;
-        transports = [Some(&ours), over_ucx.as_ref()].into_iter().flatten().map(Ours::transport).collect();
-        let rounds = if options.run.brief { 3 } else { (2 << 30) / (bytes + (1 << 20)) }.min(2000);
-        let mut times = [const { Vec::new() }; 3];
-        // In turns, so that other work of the machine disturbs all alike.
-        for turn in 0..5 {
-            let mut ways = [Some(&mut ours as &mut dyn Way), Some(&mut plain), None];
-            ways[2] = over_ucx.as_mut().map(|way| way as &mut dyn Way);
-            for (way, times) in ways.into_iter().zip(&mut times) {
-                if let Some(way) = way {
-                    // The first rounds of a turn meet cold caches.
-                    let measured = way.rounds(rounds.div_ceil(5).max(2), turn)?;
-                    times.extend_from_slice(&measured[1..]);
-                }
-            }
-        }
-        ours.close()?;
-        over_ucx.map_or(Ok(()), Ours::close)?;
-        let [ours, plain, ucx] = times.each_mut().map(|times| (!times.is_empty()).then(|| Latency::of(times)));
-        let (Some(ours), Some(plain)) = (ours, plain) else { return Err("nothing was measured".into()) };
-        rows.push(Row {
-            bytes,
-            rounds: ours.count,
-            ours_ns: ours.p50_ns,
-            ours_p99_ns: ours.p99_ns,
-            ucx_ns: ucx.map(|ucx| ucx.p50_ns),
-            plain_ns: plain.p50_ns,
-            plain_p99_ns: plain.p99_ns,
-        });
+        rows.push(measure(&mut ways, bytes, run.brief)?);
     }
-    check_drops(&context)?;
-    let report = Report { ok: true, machine: Machine::of(&context)?, transports, load: load(), rows };
-    Ok(render(&options.run, &report, text)?)
+    let transports = ways.iter().map(|(name, way)| format!("{name}: {}", way.transport())).collect();
+    ways.into_iter().try_for_each(|(_, way)| way.end())?;
+    let report = Report { ok: true, machine, to_device_name, transports, not_there, load: load(), rows };
+    Ok(render(run, &report, Report::text)?)
+}
+
+/// The ways that this machine has, by name, and why it lacks the others.
+type Found = (Vec<(&'static str, Way)>, BTreeMap<&'static str, String>);
+
+fn ways(run: &BenchRun, to: i32, is_software: bool) -> Outcome<Found> {
+    let key = Key::generate()?.to_hex();
+    let programs = |carrier| Programs::start(carrier, run, to, &key).map(Way::Programs);
+    let mut ways = vec![("ours", programs(Carrier::Sockets)?), ("plain", programs(Carrier::Plain)?)];
+    // A software GPU's memory is memory of the host.
+    let devices = (!is_software).then_some([run.device, to]);
+    let others = [
+        ("ucx", programs(Carrier::Ucx)),
+        ("ucx_direct", programs(Carrier::UcxDirect)),
+        ("ucx_tcp", programs(Carrier::UcxTcp)),
+        ("perftest", Perftest::find(libucp().as_deref(), devices).map(Way::Perftest)),
+        ("ipc", programs(Carrier::Ipc)),
+    ];
+    let mut not_there = BTreeMap::new();
+    for (name, way) in others {
+        // Each may lack something, which shows at its first message.
+        let tried = way.and_then(|mut way| {
+            way.rounds(Rounds { bytes: 1 << 10, count: 2, turn: 0 })?;
+            Ok(way)
+        });
+        match tried {
+            Ok(way) => ways.push((name, way)),
+            Err(why) => drop(not_there.insert(name, why.to_string())),
+        }
+    }
+    Ok((ways, not_there))
+}
+
+/// Measures all ways in turns, so that other work of the machine disturbs all alike.
+fn measure(ways: &mut [(&'static str, Way)], bytes: usize, is_brief: bool) -> Outcome<Row> {
+    let most = if is_brief { 3 } else { ((2 << 30) / (bytes + (1 << 20))).min(2000).div_ceil(TURNS) };
+    let (mut counts, mut times) = (Vec::new(), vec![Vec::new(); ways.len()]);
+    for (_, way) in ways.iter_mut() {
+        let first = way.rounds(Rounds { bytes, count: 3, turn: 0 })?;
+        // Half a second for each turn of a slow way.
+        let one = first.iter().min().copied().unwrap_or(1).max(1);
+        counts.push(most.min((500_000_000 / one).max(3) as usize));
+    }
+    for turn in 1..=TURNS {
+        for (((_, way), times), &count) in ways.iter_mut().zip(&mut times).zip(&counts) {
+            let measured = way.rounds(Rounds { bytes, count: count + 1, turn: turn as u8 })?;
+            // The first message of a turn meets cold caches.
+            times.extend_from_slice(if measured.len() > 1 { &measured[1..] } else { &measured });
+        }
+    }
+    let mut row = Row::new(bytes);
+    ways.iter().zip(&mut times).for_each(|((name, _), times)| row.add(name, times));
+    Ok(row)
+}
+
+/// The file of UCX's library, where it is found.
+fn libucp() -> Option<PathBuf> {
+    ucx_sys::Ucp::load().ok()?;
+    mapped_file(&fs::read_to_string("/proc/self/maps").ok()?, "libucp.so").map(PathBuf::from)
 }
 
 /// The load average of the last minute, where the system tells it.
 fn load() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
-}
-
-fn text(report: &Report) -> String {
-    let mut text = report.machine.headline() + "\n";
-    report.transports.iter().for_each(|transport| text += &format!("{transport}\n"));
-    text += "device memory to another program and back, in microseconds: medians, and the 99th percentile\n";
-    let _ = writeln!(
-        text,
-        "\n{:<10}{:>10}{:>10}{:>12}{:>10}{:>8}{:>12}",
-        "", "ours", "p99", "plain loop", "p99", "ratio", "over UCX"
-    );
-    for row in &report.rows {
-        let micros = |time: u64| format!("{:.1}", time as f64 / 1000.0);
-        let _ = writeln!(
-            text,
-            "{:<10}{:>10}{:>10}{:>12}{:>10}{:>8.2}{:>12}",
-            crate::bytes::size(row.bytes as u64),
-            micros(row.ours_ns),
-            micros(row.ours_p99_ns),
-            micros(row.plain_ns),
-            micros(row.plain_p99_ns),
-            row.ours_ns as f64 / row.plain_ns as f64,
-            row.ucx_ns.map_or_else(|| "not there".to_owned(), micros)
-        );
-    }
-    text += "\nThe plain loop copies to page-locked memory, waits, writes a TCP socket, and the other way round: without protection.\n";
-    if let Some(load) = report.load {
-        let _ = writeln!(text, "Load of the machine: {load}.");
-    }
-    if report.machine.software {
-        text += "No GPU was used: copies are copies of the CPU.\n";
-    }
-    text
 }

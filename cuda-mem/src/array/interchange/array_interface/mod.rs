@@ -9,6 +9,7 @@ mod json;
 
 use super::shared::{adopt, device_of};
 use super::{SharedTensor, StreamName, Tensor, TensorDevice, TensorError, TensorParts};
+use crate::buffer::Owner;
 use crate::memory::resource::PointerInfo;
 use crate::{DataType, Error, ForeignOwner, Result, Stream};
 
@@ -173,7 +174,7 @@ impl ArrayInterface {
             stream.order_after(&producer)?;
         }
         // SAFETY: this function's contract.
-        unsafe { adopt(CALL, tensor, false, owner, stream, None) }
+        unsafe { adopt(CALL, tensor, false, Owner::Shared(owner), stream, None) }
     }
 
     /// Imports an array of the host from numpy's array interface.
@@ -188,7 +189,7 @@ impl ArrayInterface {
     pub unsafe fn import_host(&self, owner: ForeignOwner, stream: &Stream) -> Result<SharedTensor> {
         let tensor = self.check(TensorDevice::Cpu)?;
         // SAFETY: this function's contract.
-        unsafe { adopt("ArrayInterface::import_host", tensor, false, owner, stream, None) }
+        unsafe { adopt("ArrayInterface::import_host", tensor, false, Owner::Shared(owner), stream, None) }
     }
 }
 

@@ -6,6 +6,7 @@ use super::raw::{ArrowArray, ArrowDeviceArray};
 use super::schema::MAX_DEPTH;
 use crate::array::interchange::dlpack::DLDevice;
 use crate::array::interchange::{SharedTensor, Tensor, TensorDevice, TensorError, TensorParts};
+use crate::buffer::Owner;
 use crate::error::call;
 use crate::error::callback::call_through;
 use crate::lifetime::waiting::{Target, watched};
@@ -232,10 +233,10 @@ impl ImportedArray {
             read_only: false,
             padded: false,
         })?;
-        let owner = self.owner.clone();
+        let (call, owner) = ("ImportedArray::buffer", Owner::Shared(self.owner.clone()));
         // SAFETY: this function's contract.
         let shared: SharedTensor =
-            unsafe { crate::array::interchange::adopt("ImportedArray::buffer", tensor, false, owner, stream, None) }?;
+            unsafe { crate::array::interchange::adopt(call, tensor, false, owner, stream, None) }?;
         Ok(shared.memory)
     }
 

@@ -5,19 +5,17 @@ use super::raw::{
     DLDataType, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_SUBBYTE_TYPE_PADDED, FLAG_READ_ONLY,
     VERSION,
 };
-use crate::array::interchange::Tensor;
+use crate::array::interchange::tensor::{Numbers, Tensor};
 use crate::error::callback::call_back;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
-use smallvec::SmallVec;
 
 /// A tensor, its extents and strides, and the owner of its memory, in one heap allocation.
 #[repr(C)]
 struct ExportedTensor<R, O> {
     /// First, so that a pointer to it points to the whole struct.
     managed: R,
-    /// The extents, then the strides.
-    numbers: SmallVec<[i64; 8]>,
+    numbers: Numbers,
     owner: O,
 }
 
@@ -28,37 +26,30 @@ struct ExportedTensor<R, O> {
 /// it.
 pub fn export<O: Send + 'static>(tensor: &Tensor, flags: u64, owner: O) -> ManagedTensor {
     let own = u64::from(tensor.read_only) * FLAG_READ_ONLY + u64::from(tensor.padded) * FLAG_IS_SUBBYTE_TYPE_PADDED;
-    let mut numbers = SmallVec::with_capacity(2 * tensor.shape.len());
-    numbers.extend_from_slice(&tensor.shape);
-    numbers.extend_from_slice(&tensor.strides);
     // DLPack requires null data for an array without elements.
     let address = if tensor.is_empty() { 0 } else { tensor.address };
     let data_type = tensor.data_type;
     let said = DLTensor {
         data: ptr::with_exposed_provenance_mut(address as usize),
         device: tensor.device.into(),
-        ndim: tensor.shape.len() as i32,
+        ndim: tensor.shape().len() as i32,
         dtype: DLDataType { code: data_type.code() as u8, bits: data_type.bits(), lanes: data_type.lanes() },
         shape: ptr::null_mut(),
         strides: ptr::null_mut(),
         byte_offset: 0,
     };
-    make(said, flags | own, numbers, owner)
+    make(said, flags | own, Numbers::from_slice(&tensor.numbers), owner)
 }
 
 /// A tensor around `owner`, which keeps the original tensor.
 pub(super) fn wrap<O: Send + 'static>(said: DLTensor, flags: u64, owner: O) -> ManagedTensor {
-    let mut numbers = SmallVec::new();
     // Adds strides if there are none, because DLPack requires them since release 1.2.
     // SAFETY: the owner keeps arrays of the lengths that the tensor states.
-    if let Ok(tensor) = unsafe { super::managed::check(&said, flags) } {
-        numbers.extend_from_slice(&tensor.shape);
-        numbers.extend_from_slice(&tensor.strides);
-    }
-    make(said, flags, numbers, owner)
+    let checked = unsafe { super::managed::check(&said, flags) };
+    make(said, flags, checked.map(|tensor| tensor.numbers).unwrap_or_default(), owner)
 }
 
-fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8]>, owner: O) -> ManagedTensor {
+fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: Numbers, owner: O) -> ManagedTensor {
     let deleter = Some(end::<DLManagedTensorVersioned, O> as _);
     let managed =
         DLManagedTensorVersioned { version: VERSION, manager_ctx: ptr::null_mut(), deleter, flags, dl_tensor: said };
@@ -80,7 +71,7 @@ fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8
 pub(super) fn wrap_legacy<O: Send + 'static>(said: DLTensor, owner: O) -> *mut DLManagedTensor {
     let deleter = Some(end::<DLManagedTensor, O> as _);
     let managed = DLManagedTensor { dl_tensor: said, manager_ctx: ptr::null_mut(), deleter };
-    let all = Box::into_raw(Box::new(ExportedTensor { managed, numbers: SmallVec::new(), owner }));
+    let all = Box::into_raw(Box::new(ExportedTensor { managed, numbers: Numbers::new(), owner }));
     // SAFETY: `all` was just created, and nobody else has it.
     unsafe { (*all).managed.manager_ctx = all.cast::<c_void>() };
     all.cast()

@@ -8,7 +8,9 @@ use super::raw::{
 };
 use crate::DataType;
 use crate::array::interchange::{Tensor, TensorDevice, TensorError, TensorParts};
+use crate::buffer::SingleOwner;
 use crate::error::callback::call_through;
+use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
@@ -96,6 +98,17 @@ impl ManagedTensor {
     /// Takes a tensor that was just created.
     pub(super) fn made(raw: NonNull<DLManagedTensorVersioned>) -> Self {
         Self { raw: Raw::Versioned(raw) }
+    }
+
+    /// The tensor as the owner of its memory.
+    pub(in crate::array::interchange) fn into_owner(self) -> SingleOwner {
+        let this = ManuallyDrop::new(self);
+        let (object, end): (_, unsafe fn(NonNull<c_void>)) = match this.raw {
+            Raw::Versioned(raw) => (raw.cast(), |object| drop(Self { raw: Raw::Versioned(object.cast()) })),
+            Raw::Legacy(raw) => (raw.cast(), |object| drop(Self { raw: Raw::Legacy(object.cast()) })),
+        };
+        // SAFETY: the value owned the tensor, and DLPack allows the deleter on any thread.
+        unsafe { SingleOwner::new(object, end) }
     }
 
     /// Hands the tensor out. The receiver must call the deleter. A tensor in the old layout is wrapped.

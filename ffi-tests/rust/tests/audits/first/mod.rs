@@ -222,6 +222,8 @@ fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
         let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let signals = Signals::new(&setup.context)?;
         let flag = signals.flag::<u32>(Waiter::Device)?;
+        // A store may be refused where the wait after it is not, and nobody else would store.
+        flag.store(1);
         let memory: [SharedResource; 3] = [
             DeviceMemory::new(&setup.context).share(),
             PinnedMemory::new(&setup.context).share(),

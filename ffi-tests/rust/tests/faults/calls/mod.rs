@@ -14,6 +14,7 @@ use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
 use peers::{host_links, peers};
+use pools::sleeping_pools;
 use pools::{captured_by_others, frames, guarded_memory, pools, pools_in_place, ring_pools, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
@@ -121,7 +122,7 @@ fn fail_each_with(name: &str, run: fn(&Driver) -> Outcome, codes: &[CUresult]) -
             // A worker may still end something. If the failed call frees, something may be left for ever.
             let ledger = softgpu::ledger_within(if ends { BRIEF } else { LIMIT });
             if !ledger.is_empty() {
-                assert!(ends, "{what}: left behind:\n{ledger}");
+                assert!(ends, "{what}: left behind after {outcome:?}, {dropped:?}:\n{ledger}");
                 assert!(outcome.is_err() || !dropped.is_empty(), "{what}: left behind unseen:\n{ledger}");
                 left_by_endings += 1;
                 softgpu::reset();
@@ -237,6 +238,12 @@ fn frames_survive_a_fault_at_every_call() -> Outcome {
 fn pools_that_grow_in_place_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("pools that grow in place", pools_in_place).map(drop)
+}
+
+#[test]
+fn pools_that_sleep_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("pools that sleep", sleeping_pools).map(drop)
 }
 
 #[test]

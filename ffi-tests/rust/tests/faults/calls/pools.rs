@@ -9,7 +9,7 @@ use cuda_mem::memory::kind::{self, Kind};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, SleepOptions};
 use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use testkit::{check_call as check, pattern, same};
@@ -64,6 +64,31 @@ pub fn pools_in_place(driver: &Driver) -> Outcome {
         same("after the fault", &again.to_vec()?, &[7; 4 * CHUNK])?;
     }
     outcome
+}
+
+/// A pool that sleeps and wakes. A failed call leaves it asleep or awake, with its contents.
+pub fn sleeping_pools(driver: &Driver) -> Outcome {
+    const SIZE: usize = 3 << 20;
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
+    let buffer = Buffer::from_slice(&pool, &pattern(SIZE, 5), &stream)?;
+    let small = Buffer::from_slice(&pool, &pattern(100, 6), &stream)?;
+    let outcome = pool.sleep(&SleepOptions::default()).and_then(|_| {
+        assert!(pool.is_asleep());
+        pool.wake()
+    });
+    if outcome.is_err() && pool.is_asleep() {
+        // There was one fault.
+        pool.wake()?;
+    }
+    assert!(!pool.is_asleep());
+    let what = format!("after {outcome:?}");
+    same(&what, &buffer.to_vec()?, &pattern(SIZE, 5))?;
+    same(&what, &small.to_vec()?, &pattern(100, 6))?;
+    drop((buffer, small));
+    pool.release_unused()?;
+    Ok(outcome.map(drop)?)
 }
 
 /// A pool whose memory another library's capture uses: growth beside the capture, frees within it and after it, and the

@@ -4,7 +4,7 @@ use super::{Foreign, eventually, general_pools};
 use cuda_mem::cuda_sys::{CUevent, CUresult};
 use cuda_mem::graph::RelaxedCalls;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
-use cuda_mem::pool::{AddressPools, Pool, PoolOptions};
+use cuda_mem::pool::{AddressPools, Pool, PoolOptions, SleepOptions};
 use cuda_mem::{Buffer, Error, Stream};
 use testkit::suite::Outcome;
 use testkit::{Setup, alone_with_late_ends, same};
@@ -145,6 +145,32 @@ fn a_free_after_the_capture_waits_for_the_graph() -> Outcome {
         graph.launch()?;
         drop(graph);
         eventually("the memory is free", || is_full(&pool, setup).map(|full| !full))
+    })
+}
+
+#[test]
+fn memory_of_a_graph_sleeps_and_wakes_with_its_pool() -> Outcome {
+    alone_with_late_ends(|setup| {
+        let foreign = Foreign::new(setup)?;
+        let (stream, own) = (foreign.borrowed(), Stream::new(&setup.context)?);
+        let pool = Pool::new(&DeviceMemory::new(&setup.context), &PoolOptions::default())?;
+        let output = Buffer::<u8, _>::zeroed(&pool, SIZE, &own)?;
+        own.synchronize()?;
+        foreign.begin()?;
+        let input = Buffer::<u8, _>::uninit(&pool, SIZE, &stream)?;
+        foreign.copy(output.device_pointer(), input.device_pointer(), SIZE)?;
+        let graph = foreign.end()?;
+        foreign.fill(input.device_pointer(), 7, SIZE)?;
+        // The graph may run again, so the memory keeps what it has.
+        drop(input);
+        for _ in 0..2 {
+            pool.sleep(&SleepOptions::default())?;
+            pool.wake()?;
+            graph.launch()?;
+            output.record_use(&stream)?;
+            same("the graph's copy", &output.to_vec()?, &[7; SIZE])?;
+        }
+        Ok(())
     })
 }
 

@@ -1,6 +1,10 @@
 //! Stream capture: a capturing stream records its work into a graph.
 
-use super::graph::Graph;
+mod refusals;
+
+pub(crate) use refusals::{check_context, check_not_captured, check_settled, check_synchronous, check_unsafe, refuse};
+
+use super::graph::{Entry, Graph};
 use super::node::{self, Allocated, Params, Work};
 use crate::call::{Result, ensure};
 use crate::misuse::{self, Misuse};
@@ -60,6 +64,8 @@ pub(crate) struct Capture {
     thread: ThreadId,
     graph: Arc<Graph>,
     handle: u64,
+    /// The nodes that the graph had before, if the program made the graph.
+    before: Option<HashSet<u64>>,
     invalid: AtomicBool,
     ended: AtomicBool,
     /// How many threads read this capture now, each for a call with one of its streams.
@@ -113,6 +119,13 @@ pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
 impl Capture {
     fn invalidate(&self) {
         self.invalid.store(true, Ordering::Release);
+    }
+
+    /// Ends the graph of a capture that failed, unless the program made it.
+    fn discard(&self, global: &Global) {
+        if self.before.is_none() {
+            global.graphs.remove(self.handle);
+        }
     }
 
     fn is_invalid(&self) -> bool {
@@ -186,6 +199,19 @@ impl Captures {
 }
 
 pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode) -> Result {
+    begin_into(global, stream, mode, None)
+}
+
+/// A graph that the program made, its handle, and the nodes after which a capture begins.
+pub(crate) type Target = (Arc<Graph>, u64, Vec<u64>);
+
+/// Begins a capture into a graph of the program, or else into a new one.
+pub(crate) fn begin_into(
+    global: &Global,
+    stream: &Stream,
+    mode: CUstreamCaptureMode,
+    target: Option<Target>,
+) -> Result {
     ensure(mode.0 <= CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED.0)?;
     if stream.role == Role::Legacy {
         return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -194,7 +220,17 @@ pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode)
     if members.contains_key(&stream.key()) {
         return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
     }
-    let (handle, graph) = Graph::make(global, &stream.context);
+    let (graph, handle, tips, before) = match target {
+        Some((graph, handle, tips)) => {
+            ensure(!members.values().any(|member| Arc::ptr_eq(&member.capture.graph, &graph)))?;
+            let before = graph.entries().iter().map(|entry| entry.node.sequence).collect();
+            (graph, handle, tips, Some(before))
+        }
+        None => {
+            let (handle, graph) = Graph::make(global, &stream.context);
+            (graph, handle, Vec::new(), None)
+        }
+    };
     let capture = Arc::new(Capture {
         id: next_sequence(),
         origin: stream.key(),
@@ -202,12 +238,13 @@ pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode)
         thread: std::thread::current().id(),
         graph,
         handle,
+        before,
         invalid: AtomicBool::new(false),
         ended: AtomicBool::new(false),
         looks: AtomicUsize::new(0),
         ending: AtomicBool::new(false),
     });
-    let member = Member { stream: stream.clone(), capture, tips: Vec::new(), shown: Shown::default() };
+    let member = Member { stream: stream.clone(), capture, tips, shown: Shown::default() };
     global.captures.insert(&mut members, member);
     Ok(())
 }
@@ -231,12 +268,12 @@ pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
         CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
     } else if capture.is_invalid() {
         CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-    } else if !reaches_all(&capture.graph, tips) {
+    } else if !reaches_all(&capture, tips) {
         CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED
     } else {
         return Ok(capture.handle);
     };
-    global.graphs.remove(capture.handle);
+    capture.discard(global);
     Err(failure)
 }
 
@@ -259,15 +296,23 @@ fn look_at_all(global: &Global, context: &Arc<Context>) {
 }
 
 /// Whether every node is one of `tips` or precedes one.
-fn reaches_all(graph: &Graph, tips: Vec<u64>) -> bool {
-    let before: HashMap<_, _> = graph.entries().into_iter().map(|entry| (entry.node.sequence, entry.after)).collect();
+fn reaches_all(capture: &Capture, tips: Vec<u64>) -> bool {
+    let entries = capture.graph.entries();
+    let nodes: Vec<u64> = entries.iter().map(|entry| entry.node.sequence).collect();
+    reaches(capture, &entries, tips, &nodes)
+}
+
+/// Whether some nodes are among `tips`, or precede one.
+fn reaches(capture: &Capture, entries: &[Entry], tips: Vec<u64>, nodes: &[u64]) -> bool {
+    let before: HashMap<_, _> = entries.iter().map(|entry| (entry.node.sequence, &entry.after)).collect();
     let (mut seen, mut left) = (HashSet::new(), tips);
     while let Some(node) = left.pop() {
         if seen.insert(node) {
-            left.extend(before.get(&node).into_iter().flatten());
+            left.extend(before.get(&node).copied().into_iter().flatten());
         }
     }
-    seen.len() == before.len()
+    seen.extend(capture.before.iter().flatten());
+    nodes.iter().all(|node| seen.contains(node))
 }
 
 /// A stream's capture state. Fails for the legacy stream while a stream captures for which it waits.
@@ -295,16 +340,6 @@ fn waits_for(context: &Arc<Context>, member: &Member) -> bool {
     member.stream.role == Role::Blocking && Arc::ptr_eq(&member.stream.context, context)
 }
 
-/// Invalidates the captures that `select` accepts. Returns whether there are any.
-fn invalidate(members: &Members, select: impl Fn(&Member) -> bool) -> bool {
-    let mut any = false;
-    for member in members.values().filter(|member| select(member)) {
-        member.capture.invalidate();
-        any = true;
-    }
-    any
-}
-
 /// Whether the stream must record new work. Fails if it can neither do nor record it.
 #[inline]
 pub(crate) fn enter(stream: &Stream) -> Result<bool> {
@@ -312,7 +347,7 @@ pub(crate) fn enter(stream: &Stream) -> Result<bool> {
     look(global, stream);
     let Some(members) = global.captures.members() else { return Ok(false) };
     if stream.role == Role::Legacy {
-        return legacy(&members, &stream.context).map(|()| false);
+        return refusals::legacy(&members, &stream.context).map(|()| false);
     }
     match members.get(&stream.key()) {
         None => Ok(false),
@@ -321,73 +356,23 @@ pub(crate) fn enter(stream: &Stream) -> Result<bool> {
     }
 }
 
-/// Invalidates the captures of streams for which the legacy default stream would wait. Fails if there are any.
-fn legacy(members: &Members, context: &Arc<Context>) -> Result {
-    let implied = invalidate(members, |member| waits_for(context, member));
-    if implied { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
-}
-
-/// Invalidates a stream's capture because of a call that cannot be recorded. Returns the code.
-pub(crate) fn refuse(stream: &Stream, code: CUresult) -> CUresult {
-    if let Ok(global) = Global::get()
-        && let Some(members) = global.captures.members()
-    {
-        invalidate(&members, |member| member.stream.key() == stream.key());
+/// Adds to the nodes that the next node of a stream's capture comes after, or replaces them.
+pub(crate) fn depend(global: &Global, stream: &Stream, nodes: &[usize], replaces: bool) -> Result {
+    let mut members = lock(&global.captures.members);
+    let member = members.get_mut(&stream.key()).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
+    if member.capture.is_invalid() {
+        return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
     }
-    code
-}
-
-/// Refuses a call that no capture of its stream allows, whatever its mode, and invalidates the capture.
-pub(crate) fn check_not_captured(stream: &Stream) -> Result {
-    let global = Global::get()?;
-    look(global, stream);
-    let Some(members) = global.captures.members() else { return Ok(()) };
-    let captured = invalidate(&members, |member| member.stream.key() == stream.key());
-    if captured { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
-}
-
-/// Refuses a call that waits for the work of a capturing stream, or that asks about that work.
-pub(crate) fn check_settled(stream: &Stream) -> Result {
-    let global = Global::get()?;
-    look(global, stream);
-    let Some(members) = global.captures.members() else { return Ok(()) };
-    if stream.role == Role::Legacy {
-        legacy(&members, &stream.context)?;
-    } else if invalidate(&members, |member| member.stream.key() == stream.key()) {
-        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    let mut tips = if replaces { Vec::new() } else { member.tips.clone() };
+    for node in nodes {
+        let (graph, entry) = Graph::of_node(global, *node)?;
+        ensure(Arc::ptr_eq(&graph, &member.capture.graph))?;
+        if !tips.contains(&entry.node.sequence) {
+            tips.push(entry.node.sequence);
+        }
     }
-    forbid(&members)
-}
-
-/// Refuses a call that waits for all work of a context while one of its streams captures.
-pub(crate) fn check_context(context: &Arc<Context>) -> Result {
-    let global = Global::get()?;
-    look_at_all(global, context);
-    let Some(members) = global.captures.members() else { return Ok(()) };
-    if invalidate(&members, |member| Arc::ptr_eq(&member.stream.context, context)) {
-        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
-    forbid(&members)
-}
-
-/// Refuses a synchronous call, which comes after the legacy default stream. If it does not wait for its work (`waits`),
-/// it is refused only if that stream would wait for a capturing stream.
-pub(crate) fn check_synchronous(context: &Arc<Context>, waits: bool) -> Result {
-    let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
-    legacy(&members, context)?;
-    if waits { forbid(&members) } else { Ok(()) }
-}
-
-/// Refuses a call if a capture forbids it to this thread: captures would not notice the call, or it waits for them.
-#[inline]
-pub(crate) fn check_unsafe(global: &Global) -> Result {
-    global.captures.members().map_or(Ok(()), |members| forbid(&members))
-}
-
-fn forbid(members: &Members) -> Result {
-    let (thread, mode) = (std::thread::current().id(), MODE.with(Cell::get));
-    let forbidden = invalidate(members, |member| member.capture.forbids(thread, mode));
-    if forbidden { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    member.tips = tips;
+    Ok(())
 }
 
 pub(crate) fn add(stream: &Stream, params: Params, work: Work) -> Result {
@@ -483,19 +468,24 @@ pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
     streams.iter().filter(|stream| Arc::ptr_eq(&stream.context, context)).for_each(|stream| forget(global, stream));
 }
 
-/// Ends the capture of a destroyed stream. If it began on that stream, nobody else could end it.
+/// Takes a destroyed stream out of its capture, which goes on if other streams have joined its work. If the capture began
+/// on that stream, nobody else could end it.
 pub(crate) fn forget(global: &Global, stream: &Stream) {
     look(global, stream);
     let captures = &global.captures;
     let Some(mut members) = captures.members() else { return };
-    let Some(capture) = members.get(&stream.key()).map(|member| member.capture.clone()) else { return };
-    capture.invalidate();
+    let Some(Member { capture, tips, .. }) = members.remove(&stream.key()) else { return };
+    captures.count.store(members.len(), Ordering::Release);
     if capture.origin == stream.key() {
+        capture.invalidate();
         captures.end(&mut members, &capture);
         drop(members);
-        global.graphs.remove(capture.handle);
-    } else {
-        members.remove(&stream.key());
-        captures.count.store(members.len(), Ordering::Release);
+        capture.discard(global);
+        return;
+    }
+    let others = members.values().filter(|member| Arc::ptr_eq(&member.capture, &capture));
+    let others = others.flat_map(|member| member.tips.iter().copied()).collect();
+    if !reaches(&capture, &capture.graph.entries(), others, &tips) {
+        capture.invalidate();
     }
 }
