@@ -75,7 +75,12 @@ fn is_listed(driver: &Driver, address: u64) -> bool {
 /// [`SleepError::Asleep`].
 #[inline]
 pub(crate) fn check(call: &'static str, driver: &Driver, address: u64) -> Result<()> {
-    match is_away(driver, address) {
+    if is_any() { refuse_listed(call, driver, address) } else { Ok(()) }
+}
+
+#[cold]
+fn refuse_listed(call: &'static str, driver: &Driver, address: u64) -> Result<()> {
+    match is_listed(driver, address) {
         false => Ok(()),
         true => Err(SleepError::Asleep { call, address: Some(address) }.into()),
     }

@@ -169,13 +169,13 @@ impl SharedPool {
     }
 
     pub fn reserve(&self, bytes: usize) -> Result<()> {
-        self.state().check_awake("Pool::reserve")?;
         // What others add counts.
         self.wait_for_others(LONGEST_WAIT, |_| false);
         let _turn = self.turn();
         // The maximum limits what the pool really takes.
         let unit = self.source.chunks.as_ref().map_or(1 << self.unit_log2, |chunks| chunks.unit);
         let mut state = self.state();
+        state.check_awake("Pool::reserve")?;
         let missing = bytes.saturating_sub(state.heap.reserved() as usize).checked_next_multiple_of(unit);
         match missing {
             Some(0) => Ok(()),

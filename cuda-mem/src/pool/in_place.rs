@@ -189,10 +189,9 @@ impl SharedPool {
     }
 
     /// Gives memory to `size` bytes of addresses that have none: whole chunks, which the maximum allows. The caller has
-    /// the turn.
+    /// the turn, in which the pool was awake.
     pub fn map_vacant(&self, call: &'static str, size: usize) -> Result<()> {
         let Some(chunks) = self.source.chunks.as_ref().filter(|_| size != 0) else { return Ok(()) };
-        self.state().check_awake(call)?;
         let _relaxed = self.source.relaxed()?;
         let vacant = self.state().heap.vacant(size as u64);
         let pieces = match vacant {

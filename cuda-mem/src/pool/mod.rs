@@ -234,10 +234,11 @@ impl<K> Pool<K> {
     ///
     /// Waits for the work of the pool's context, and of the primary contexts of other devices that copy from the memory or have
     /// access to it; not for that of contexts that [`Device::create_context`](crate::Device::create_context) has made. A
-    /// capture of another library in these contexts ends. While
-    /// the pool sleeps, allocations and work on its buffers are [`SleepError::Asleep`], and
-    /// a kernel that uses its memory fails with an illegal address, which ends the context: launch none. Buffers may be
-    /// dropped. `reserved.current` of the statistics is 0 meanwhile.
+    /// capture of another library in these contexts ends.
+    ///
+    /// While the pool sleeps, allocations and work on its buffers are [`SleepError::Asleep`], and a kernel that uses its
+    /// memory fails with an illegal address, which ends the context: launch none. Buffers may be dropped.
+    /// `reserved.current` of the statistics is 0 meanwhile.
     ///
     /// No other thread may queue work on the memory during this call or [`wake`](Self::wake): the work could meet an illegal
     /// address, or its result could be lost.
