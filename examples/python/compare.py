@@ -22,6 +22,7 @@ from pathlib import Path
 PROGRAMS = {
     "train": ("own", "expandable", "ours"),
     "generate": ("own", "expandable", "ours"),
+    "sleep_model": ("own", "ours"),
     "ffts": ("own", "pinned", "mapped"),
     "dataloader": ("own", "ours"),
     "rmm_pool": ("own", "ours"),
