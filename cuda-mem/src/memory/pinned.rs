@@ -12,7 +12,9 @@ use crate::memory::resource::{
 };
 use crate::{Context, Result, Stream};
 use core::ptr;
-use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};
+use cuda_sys::{
+    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr, CUresult,
+};
 use std::sync::Arc;
 
 /// The alignment of page-locked memory in bytes: a page.
@@ -64,8 +66,8 @@ impl PinnedOptions {
 ///
 /// The memory comes from one pool of the driver for each context, to which all devices have access. The pool keeps up to
 /// 64 MiB of unused memory until the context ends. A free is queued on the home stream, and waits for nothing. For other
-/// options than the default, and on drivers without pools of host memory (before CUDA 12.6), cuMemHostAlloc provides the
-/// memory; its free waits for the whole device.
+/// options than the default, where the pool has too little room (32 GiB on an H200), and on drivers without pools of host
+/// memory (before CUDA 12.6), cuMemHostAlloc provides the memory; its free waits for the whole device.
 ///
 /// The driver takes the address of such memory in kernels, cuMemset, cuMemcpy and cuMemcpyAsync, but not where a copy
 /// expects device memory: cuMemcpyDtoD, the source of cuMemcpyDtoH, the destination of cuMemcpyHtoD. It also knows no
@@ -129,7 +131,13 @@ unsafe impl MemoryResource for PinnedMemoryResource {
             return allocate_pinned(&CALL, &self.context, self.options, size);
         };
         let allocate = || host_pool::allocate(pool, &self.context, size, alignment);
-        self.context.with_room(None, allocate, |error| out_of_host_memory(CALL, error, size))
+        match self.context.with_room(None, allocate, |error| error) {
+            // The pool has a limit of its own: an H200's refuses 32 GiB while the host has 125 GiB free.
+            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                allocate_pinned(&CALL, &self.context, self.options, size)
+            }
+            answer => answer,
+        }
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

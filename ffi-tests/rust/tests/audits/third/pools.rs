@@ -225,6 +225,34 @@ fn a_pool_of_pinned_memory_is_made_after_a_failure() -> Outcome {
     })
 }
 
+// An H200's pool refuses 32 GiB while the host has 125 GiB free.
+#[test]
+fn pinned_memory_comes_from_elsewhere_if_its_pool_is_full() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: only the software GPU makes calls fail: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
+        let context = setup.driver.device(0)?.create_context()?;
+        let (stream, memory) = (Stream::new(&context)?, PinnedMemory::new(&context));
+        let small = Buffer::filled(&memory, 100, 1u8, &stream)?;
+        softgpu::count_calls(true);
+        softgpu::faults([Fault::call("cuMemAllocFromPoolAsync", 1, CUresult::CUDA_ERROR_OUT_OF_MEMORY)]);
+        let large = Buffer::filled(&memory, 1 << 20, 2u8, &stream);
+        softgpu::faults([]);
+        let elsewhere = softgpu::calls_of("cuMemHostAlloc");
+        let (large, next) = (large?, Buffer::filled(&memory, 100, 3u8, &stream)?);
+        assert_eq!((small.to_vec()?[99], large.to_vec()?[(1 << 20) - 1], next.to_vec()?[99]), (1, 2, 3));
+        // Each goes back to where it came from.
+        drop((small, large, next));
+        context.synchronize()?;
+        let freed = softgpu::calls_of("cuMemFreeHost");
+        softgpu::count_calls(false);
+        assert_eq!((elsewhere, freed, context.take_drop_errors().errors), (1, 1, vec![]));
+        Ok(())
+    })
+}
+
 // The driver crashes if several streams use a pool that is destroyed before.
 #[test]
 fn a_dropped_pool_is_destroyed_after_the_frees_of_its_memory() -> Outcome {
