@@ -9,7 +9,6 @@ use std::fmt::Write;
 pub const CHECKED_IN: &[(&str, &str)] = &[
     ("h200-580.159.04", include_str!("../../../answers/h200-580.159.04.json")),
     ("h200x2-580.159.04", include_str!("../../../answers/h200x2-580.159.04.json")),
-    ("h100x2-580.159.04", include_str!("../../../answers/h100x2-580.159.04.json")),
 ];
 
 /// The known differences of the software GPU, as checked in.
