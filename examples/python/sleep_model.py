@@ -26,28 +26,31 @@ assert taken[::1 << 20].min() == 171
 
 
 class Model:
-    """A model and a graph that computes its answer to the tokens in `tokens`."""
+    """A model and a graph that computes its answer to the tokens in `tokens`. Both lie in the pool."""
 
-    def __init__(self, torch: Any, transformers: Any, brief: bool, pool: Any) -> None:
+    def __init__(self, torch: Any, transformers: Any, brief: bool, pool: Any | None) -> None:
         # 3.2 billion parameters.
         shape = {"hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24}
         if brief:
             shape = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
         config = transformers.LlamaConfig(**shape, use_cache=False)
         config._attn_implementation = "eager"
-        with torch.device("cuda"):
+        with torch.device("cuda"), torch.cuda.use_mem_pool(pool) if pool else nullcontext():
             self.model = transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
             self.tokens = torch.zeros((1, 64), dtype=torch.int64)
+            # The model would make the mask by a copy from the host, which a graph cannot record.
+            later = torch.ones((64, 64), dtype=torch.bool).triu(1)
+            self.mask = torch.zeros((1, 1, 64, 64), dtype=torch.bfloat16).masked_fill(later, torch.finfo(torch.bfloat16).min)
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             self.answer()
         side.synchronize()
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with torch.cuda.graph(self.graph, pool=pool.id if pool else None):
             self.logits = self.answer()
 
     def answer(self) -> Any:
-        return self.model(input_ids=self.tokens).logits
+        return self.model(input_ids=self.tokens, attention_mask=self.mask).logits
 
     def ask(self, torch: Any, seed: int) -> tuple[Any, Any]:
         """The answers of the graph and of the model without it."""
@@ -80,8 +83,7 @@ def main() -> None:
     torch, transformers = report.torch_and_transformers("own")
     pool = torch.cuda.MemPool(cuda_mem.torch.allocator().allocator()) if arguments.memory == "ours" else None
     with torch.inference_mode():
-        with torch.cuda.use_mem_pool(pool) if pool else nullcontext():
-            model = Model(torch, transformers, arguments.brief, pool.id if pool else None)
+        model = Model(torch, transformers, arguments.brief, pool)
         before = model.ask(torch, 7)
         begin = time.perf_counter()
         if pool:
