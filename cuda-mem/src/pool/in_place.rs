@@ -156,7 +156,7 @@ fn undo(maps: &mut [ChunkMap], addresses: &Range<u64>, memory: &VirtualMemory<ki
     }
 }
 
-fn size_of(addresses: &Range<u64>) -> usize {
+pub(super) fn size_of(addresses: &Range<u64>) -> usize {
     (addresses.end - addresses.start) as usize
 }
 

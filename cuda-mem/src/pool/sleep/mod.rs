@@ -2,12 +2,12 @@
 //! memory is mapped at the same addresses, with the old contents if they were saved.
 //!
 //! Each change has three steps, so that a failure leaves the state before or the state after. The first refuses all use of
-//! the memory; the second waits, and copies, with nothing held; the third maps or unmaps, in the pool's turn.
+//! the memory; the second waits, with nothing held; the third copies, and maps or unmaps in the pool's turn.
 
 mod plan;
 mod saved;
 
-use super::in_place::{Chunks, Placed};
+use super::in_place::{Chunks, Placed, size_of};
 use super::shared::{PoolState, SharedPool};
 use super::work_order::WorkOrder;
 use crate::error::{CaptureRefusal, SleepError};
@@ -21,12 +21,16 @@ use crate::{Error, Result};
 use core::mem;
 use core::ops::Range;
 use core::time::Duration;
-use saved::Saved;
+use saved::{Restored, Saved};
 use std::time::Instant;
 use stream_heap::HeapRange;
 
 const SLEEP: &str = "Pool::sleep";
 const WAKE: &str = "Pool::wake";
+
+/// How much memory is mapped before its contents are copied, while more is mapped: the copy takes 10 ms, and the first one
+/// waits for 1 ms of mapping.
+const WAKE_STEP: usize = 512 << 20;
 
 /// What becomes of the contents of a pool that sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,11 +89,13 @@ pub(super) enum SleepState {
     Asleep(Sleeper),
 }
 
+/// Chunks side by side: the first address, and the sizes.
+type Run = (u64, Vec<usize>);
+
 /// What a pool needs to wake.
 #[derive(Debug)]
 pub(super) struct Sleeper {
-    /// The first address of each run of chunks, and the sizes of the chunks.
-    runs: Vec<(u64, Vec<usize>)>,
+    runs: Vec<Run>,
     saved: Option<Saved>,
     listed: Listed,
 }
@@ -156,10 +162,14 @@ impl SharedPool {
         self.wait_for_users(chunks, deadline)?;
         self.unmap_stale_chunks(chunks)?;
         let saved = match options.contents {
-            Contents::Save => Some(self.save(options)?),
+            Contents::Save => Some(self.room_for_contents(options)?),
             Contents::Discard => None,
         };
-        let runs = self.unmap_all(chunks)?;
+        let runs = sizes_of(chunks);
+        match &saved {
+            Some(saved) => self.save_and_unmap(chunks, saved, &runs)?,
+            None => self.unmap_all(chunks)?,
+        }
         let left: usize = chunks.runs().iter().map(|(_, run)| total_size(run)).sum();
         let released = runs.iter().flat_map(|(_, sizes)| sizes).sum::<usize>() - left;
         self.state().asleep = Some(released as u64);
@@ -184,7 +194,7 @@ impl SharedPool {
             Change { pool: self, next: mem::replace(&mut *state, SleepState::Changing) }
         };
         if let SleepState::Asleep(sleeper) = &change.next {
-            self.restore(chunks, sleeper)?;
+            self.restore(chunks, &sleeper.runs, sleeper.saved.as_ref())?;
         }
         if let SleepState::Asleep(sleeper) = mem::take(&mut change.next) {
             drop(sleeper.listed);
@@ -273,23 +283,66 @@ impl SharedPool {
         Err(SleepError::Busy { call: SLEEP, waits }.into())
     }
 
-    fn save(&self, options: &SleepOptions) -> Result<Saved> {
+    /// Memory of the host for the contents of all used memory.
+    fn room_for_contents(&self, options: &SleepOptions) -> Result<Saved> {
         // A graph may read bytes that were freed since it was captured.
         let is_needed =
             |range: &HeapRange<WorkOrder>| range.used || range.stream.as_ref().is_some_and(WorkOrder::waits_for_graphs);
         let needed = |(_, ranges): (Block, Vec<HeapRange<WorkOrder>>)| {
             ranges.into_iter().filter(is_needed).map(|range| range.bytes).collect()
         };
-        let needed: Vec<Vec<Range<u64>>> = self.state().heap.ranges().into_iter().map(needed).collect();
+        let mut needed: Vec<Vec<Range<u64>>> = self.state().heap.ranges().into_iter().map(needed).collect();
+        needed.sort_unstable_by_key(|ranges| ranges.first().map(|range| range.start));
         let default = || PinnedMemory::new(self.context()).share();
         let host = options.host.clone().unwrap_or_else(default);
         let _relaxed = self.source.relaxed()?;
-        Saved::of(&self.source.own, &host, needed)
+        Saved::new(&self.source.own, &host, needed)
+    }
+
+    /// Saves the contents, and gives memory back while the rest is saved. An error leaves the pool as it was. If the undoing
+    /// fails, the pool falls asleep, and the errors are drop errors.
+    fn save_and_unmap(&self, chunks: &Chunks, saved: &Saved, runs: &[Run]) -> Result<()> {
+        let own = &self.source.own;
+        let _relaxed = self.source.relaxed()?;
+        let all: Vec<Range<u64>> = each_chunk(runs).collect();
+        let mut unmapped = 0;
+        let mut unmap_below = |address: u64| {
+            let _turn = self.resizing.enter();
+            while let Some(chunk) = all.get(unmapped).filter(|chunk| chunk.end <= address) {
+                chunks.unmap_at(chunk)?;
+                unmapped += 1;
+            }
+            Ok(())
+        };
+        let outcome = saved.save(own).and_then(|steps| {
+            steps.iter().try_for_each(|(event, address)| {
+                event.wait_beside_captures()?;
+                unmap_below(*address)
+            })?;
+            // What holds no contents.
+            unmap_below(u64::MAX)
+        });
+        let Err(error) = outcome else { return Ok(()) };
+        // Copies may run.
+        own.wait_certainly()?;
+        if unmapped == 0 {
+            return Err(error);
+        }
+        let Err(undoing) = self.restore(chunks, runs, Some(saved)) else { return Err(error) };
+        self.note_undoing([error, undoing]);
+        Ok(())
+    }
+
+    /// Notes why a pool falls asleep only in part, or against the answer of the driver.
+    fn note_undoing(&self, [error, undoing]: [Error; 2]) {
+        let errors = self.context().drop_errors();
+        errors.push("putting a pool to sleep", error);
+        errors.push("undoing that", undoing);
     }
 
     /// Unmaps all chunks, whose memory ends. An error leaves all as it was. If the undoing fails, the pool falls asleep with
     /// the rest of its memory, and the errors are drop errors.
-    fn unmap_all(&self, chunks: &Chunks) -> Result<Vec<(u64, Vec<usize>)>> {
+    fn unmap_all(&self, chunks: &Chunks) -> Result<()> {
         let _relaxed = self.source.relaxed()?;
         let _turn = self.resizing.enter();
         let runs = chunks.runs();
@@ -299,37 +352,21 @@ impl SharedPool {
             };
             let undone = runs[..number].iter().try_for_each(|(start, run)| chunks.map(placed(*start, run)));
             let Err(undoing) = undone else { return Err(error) };
-            let errors = self.context().drop_errors();
-            errors.push("putting a pool to sleep", error);
-            errors.push("undoing that", undoing);
+            self.note_undoing([error, undoing]);
             break;
         }
-        Ok(runs.into_iter().map(|(start, run)| (start, run.iter().map(PhysicalMemory::size).collect())).collect())
+        Ok(())
     }
 
-    /// Maps new memory where a pool had memory, and restores its contents. An error leaves nothing mapped, unless the undoing
-    /// fails too.
-    fn restore(&self, chunks: &Chunks, sleeper: &Sleeper) -> Result<()> {
+    /// Maps new memory where a pool had memory, and restores its contents, the first while the next memory is mapped. An error
+    /// leaves nothing mapped, unless the undoing fails too.
+    fn restore(&self, chunks: &Chunks, runs: &[Run], saved: Option<&Saved>) -> Result<()> {
         self.context().check_alive()?;
         let _relaxed = self.source.relaxed()?;
-        let mut new: Vec<Placed> = Vec::new();
-        for (start, sizes) in &sleeper.runs {
-            let mut start = *start;
-            for size in sizes {
-                // What an earlier undoing has left is used again.
-                if chunks.at(start).is_none() {
-                    new.push((start, chunks.memory().inner.create(WAKE, *size)?));
-                }
-                start += *size as u64;
-            }
-        }
-        let mapped = {
-            let _turn = self.resizing.enter();
-            chunks.map(new.clone())
-        };
-        mapped?;
-        let restored = sleeper.saved.as_ref().map_or(Ok(()), |saved| saved.restore(&self.source.own));
-        if restored.is_err() {
+        let outcome = self.map_and_copy(chunks, runs, saved);
+        // Also after an error: copies may run.
+        let outcome = outcome.and(saved.map_or(Ok(()), |_| self.source.own.wait_certainly()));
+        if outcome.is_err() {
             let _turn = self.resizing.enter();
             for (start, run) in chunks.runs() {
                 if let Err(error) = chunks.unmap_at(&(start..start + total_size(&run) as u64)) {
@@ -337,7 +374,32 @@ impl SharedPool {
                 }
             }
         }
-        restored
+        outcome
+    }
+
+    fn map_and_copy(&self, chunks: &Chunks, runs: &[Run], saved: Option<&Saved>) -> Result<()> {
+        let (mut new, mut restored): (Vec<Placed>, _) = (Vec::new(), Restored::default());
+        let mut use_new = |new: Vec<Placed>, below| {
+            {
+                let _turn = self.resizing.enter();
+                chunks.map(new)?;
+            }
+            saved.map_or(Ok(()), |saved| saved.restore(&self.source.own, &mut restored, below))
+        };
+        let mut size = 0;
+        for chunk in each_chunk(runs) {
+            // What an earlier undoing has left is used again.
+            if chunks.at(chunk.start).is_none() {
+                let bytes = size_of(&chunk);
+                new.push((chunk.start, chunks.memory().inner.create(WAKE, bytes)?));
+                size += bytes;
+            }
+            if size >= WAKE_STEP {
+                use_new(mem::take(&mut new), chunk.end)?;
+                size = 0;
+            }
+        }
+        use_new(new, u64::MAX)
     }
 }
 
@@ -350,6 +412,25 @@ impl PoolState {
             Some(_) => Err(SleepError::Asleep { call, address: None }.into()),
         }
     }
+}
+
+/// All chunks that are mapped, in order of their addresses.
+fn sizes_of(chunks: &Chunks) -> Vec<Run> {
+    let sizes = |(start, run): (u64, Vec<PhysicalMemory>)| (start, run.iter().map(PhysicalMemory::size).collect());
+    let mut runs: Vec<Run> = chunks.runs().into_iter().map(sizes).collect();
+    runs.sort_unstable_by_key(|(start, _)| *start);
+    runs
+}
+
+/// The addresses of each chunk.
+fn each_chunk(runs: &[Run]) -> impl Iterator<Item = Range<u64>> {
+    runs.iter().flat_map(|(start, sizes)| {
+        sizes.iter().scan(*start, |start, size| {
+            let chunk = *start..*start + *size as u64;
+            *start = chunk.end;
+            Some(chunk)
+        })
+    })
 }
 
 /// Chunks side by side, each with its address.

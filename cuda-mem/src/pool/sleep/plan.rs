@@ -12,6 +12,13 @@ pub(super) struct Piece {
     pub parts: Vec<Range<u64>>,
 }
 
+impl Piece {
+    /// The address after the last byte.
+    pub fn end(&self) -> u64 {
+        self.parts.last().map_or(0, |part| part.end)
+    }
+}
+
 /// Divides the used bytes of runs of memory into pieces of at most `largest` bytes. The used ranges of each run are in order
 /// of their addresses.
 pub(super) fn plan(runs: impl IntoIterator<Item = Vec<Range<u64>>>, largest: u64) -> Vec<Piece> {

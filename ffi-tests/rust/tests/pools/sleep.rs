@@ -411,11 +411,13 @@ fn a_failed_unmap_leaves_the_contents() -> Outcome {
         let pool = Pool::new(memory, &options(|options| options.initial = 0))?;
         let blocks = in_two_runs(&pool, &stream)?;
         // The second run stays mapped, so the first is mapped again.
-        softgpu::faults([Fault::call("cuMemUnmap", 2, code)]);
-        let refused = pool.sleep(&save());
-        softgpu::faults([]);
-        assert!(refused.is_err() && !pool.is_asleep(), "{refused:?}");
-        unchanged(&blocks)?;
+        for options in [save(), discard()] {
+            softgpu::faults([Fault::call("cuMemUnmap", 2, code)]);
+            let refused = pool.sleep(&options);
+            softgpu::faults([]);
+            assert!(refused.is_err() && !pool.is_asleep(), "{refused:?}");
+            unchanged(&blocks)?;
+        }
         // That fails too, so the pool sleeps, and wakes with what it has saved.
         softgpu::faults([Fault::call("cuMemUnmap", 2, code), Fault::call("cuMemMap", 1, code)]);
         let slept = pool.sleep(&save());

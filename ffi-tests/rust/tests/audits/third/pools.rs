@@ -239,8 +239,8 @@ fn pinned_memory_comes_from_elsewhere_if_its_pool_is_full() -> Outcome {
         softgpu::count_calls(true);
         softgpu::faults([Fault::call("cuMemAllocFromPoolAsync", 1, CUresult::CUDA_ERROR_OUT_OF_MEMORY)]);
         let large = Buffer::filled(&memory, 1 << 20, 2u8, &stream);
-        softgpu::faults([]);
         let elsewhere = softgpu::calls_of("cuMemHostAlloc");
+        softgpu::faults([]);
         let (large, next) = (large?, Buffer::filled(&memory, 100, 3u8, &stream)?);
         assert_eq!((small.to_vec()?[99], large.to_vec()?[(1 << 20) - 1], next.to_vec()?[99]), (1, 2, 3));
         // Each goes back to where it came from.
