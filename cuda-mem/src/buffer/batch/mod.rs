@@ -397,9 +397,9 @@ pub(crate) unsafe fn copy_all(
     stream: &Stream,
 ) -> Result<()> {
     let raw = stream.raw();
+    // The driver refuses batches on its default streams, and in captures.
+    let batches = raw != CU_STREAM_LEGACY && !raw.is_null() && !stream.is_capturing()?;
     let (cuda, _ready) = stream.ready()?;
-    // The driver refuses batches on its default streams.
-    let batches = raw != CU_STREAM_LEGACY && !raw.is_null();
     let count = sizes.len();
     let order = if options.sources_in_any_order {
         SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_ANY
