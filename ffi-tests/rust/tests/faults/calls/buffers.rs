@@ -83,13 +83,13 @@ pub fn buffers(driver: &Driver) -> Outcome {
     let own = driver.device(0)?.create_context()?;
     let home = Stream::new(&own)?;
     let pieces: Vec<Piece> = (0..200).map(|n| Piece { to: 10 * n, from: 10 * n + 5, length: 7 }).collect();
-    let from = Buffer::from_slice(&DeviceMemory::new(&own), &pattern(2000, 3), &home)?;
+    let from = Buffer::from_slice(&DeviceMemory::new(&own), &pattern(2010, 3), &home)?;
     let mut to = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&own), 2000, &home)?;
     let mut batch = CopyBatch::new(&home);
     batch.copy_pieces(&mut to, &from, &pieces)?;
     batch.submit()?;
     let copied = to.to_vec()?;
-    let is_copied = |piece: &Piece| copied[piece.to..piece.to + 7] == pattern(2000, 3)[piece.from..piece.from + 7];
+    let is_copied = |piece: &Piece| copied[piece.to..piece.to + 7] == pattern(2010, 3)[piece.from..piece.from + 7];
     if !pieces.iter().all(is_copied) {
         return Err("the pieces".into());
     }
