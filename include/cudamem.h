@@ -1118,8 +1118,7 @@ typedef struct {
 
 /**
  * Puts a pool to sleep. options may be NULL. slept may be NULL; otherwise set slept->size first. Waits for the work of
- * the pool's context, and of the primary contexts of other devices with access to the memory. The pool's options and
- * figures stay as they are.
+ * the pool's context, and of the primary contexts of devices that have access to the memory or copy from it. The pool's options stay as they are. While it sleeps, its figure of reserved memory is 0.
  *
  * Errors leave the pool awake. CUDAMEM_ERROR_UNSUPPORTED if the pool does not grow in place, or lies in host memory.
  * CUDAMEM_ERROR_INVALID_ARGUMENT if it is asleep, if another thread puts it to sleep or wakes it, if a stream captures a

@@ -4,7 +4,7 @@
 //! program's memory through the engine's page-locked staging, so that writes do not wait for the stream.
 
 use crate::call::{
-    self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, list, object, out, run,
+    self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, list, object, out, run,
 };
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_engine;
@@ -13,9 +13,9 @@ use crate::handles::cudamem_stream;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
-use cuda_mem::buffer::{CopyBatch, Piece};
+use cuda_mem::buffer::{BatchOptions, BatchWay, Piece};
 use cuda_mem::copy::PendingRead;
-use cuda_mem_dynamic::{Mutex, RwLock, lock_both, with_buffer, with_buffer_mut};
+use cuda_mem_dynamic::{Mutex, RwLock, with_buffer_mut};
 
 /// The object behind a pending read's handle.
 #[derive(Debug)]
@@ -179,8 +179,53 @@ pub struct cudamem_piece {
     pub size: usize,
 }
 
-/// Copies count pieces of source to buffer, in order of stream, with one driver call if the driver has such a call
-/// (CUDA 12.8). The pieces are unordered among each other, so they must not overlap in buffer.
+/// What was measured as the fastest: a kernel of the library copies many small pieces, the driver all others.
+pub const CUDAMEM_WAY_FASTEST: i32 = 0;
+/// The driver alone, mostly by the device's copy engines.
+pub const CUDAMEM_WAY_COPY_ENGINES: i32 = 1;
+/// The kernel copies all pieces that it reaches, also a single one. It is the way for small work that must not wait behind
+/// large copies of other streams: 64 KiB beside copies of 256 MiB take 10 ms by a copy engine, and 25 us by the kernel
+/// (H200). The driver copies what the kernel does not reach: managed and pageable memory, memory of other devices, and
+/// everything while the kernel cannot be loaded (cudamem_context_load_kernels).
+pub const CUDAMEM_WAY_KERNEL: i32 = 2;
+
+/// How pieces are copied. Zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_pieces_options {
+    /// sizeof(cudamem_pieces_options).
+    pub size: usize,
+    /// One of CUDAMEM_WAY_... .
+    pub way: i32,
+    /// Must be 0.
+    pub reserved: u32,
+}
+
+// SAFETY: a size and two numbers of 4 bytes.
+unsafe impl Options for cudamem_pieces_options {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+impl cudamem_pieces_options {
+    fn settings(self) -> Outcome<BatchOptions> {
+        let mut settings = BatchOptions::default();
+        settings.way = match self.way {
+            CUDAMEM_WAY_FASTEST => BatchWay::Fastest,
+            CUDAMEM_WAY_COPY_ENGINES => BatchWay::CopyEngines,
+            CUDAMEM_WAY_KERNEL => BatchWay::Kernel,
+            other => return Err(invalid("options.way", other.to_string(), "it must be one of CUDAMEM_WAY_...")),
+        };
+        call::check_flags("options.reserved", self.reserved, 0)?;
+        Ok(settings)
+    }
+}
+
+/// Copies count pieces of source to buffer, in order of stream. A few launches of a kernel copy them if they are many and
+/// small, such as the blocks of a cache; otherwise the driver does, by one call if it has such a call (CUDA 12.8). options
+/// may be NULL. The pieces are unordered among each other, so they must not overlap in buffer.
+///
+/// The first call with many pieces loads the kernel, and waits for all work of the context. If kernels of the program wait for
+/// the CPU, call cudamem_context_load_kernels at its start.
 ///
 /// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a piece does not fit. CUDAMEM_ERROR_INVALID_ARGUMENT if two pieces overlap, or
 /// if both handles are the same. Nothing is copied after an error.
@@ -190,31 +235,21 @@ pub unsafe extern "C" fn cudamem_buffer_copy_pieces(
     source: cudamem_buffer,
     pieces: *const cudamem_piece,
     count: usize,
+    options: *const cudamem_pieces_options,
     stream: cudamem_stream,
 ) -> cudamem_status {
     run("cudamem_buffer_copy_pieces", || {
         // SAFETY: the header requires `count` valid entries.
         let pieces = unsafe { list("pieces", pieces, count) }?;
-        copy_pieces(buffer, source, pieces, stream)
+        // SAFETY: the header requires NULL or valid options.
+        let settings = unsafe { call::options("options", options) }?.settings()?;
+        if buffer == source {
+            return Err(invalid("source", "also the destination", "it must be another buffer"));
+        }
+        let (memory, source, stream) =
+            (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);
+        let piece = |piece: &cudamem_piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size };
+        let pieces: Vec<Piece> = pieces.iter().map(piece).collect();
+        Ok(memory.copy_pieces(&source, &pieces, settings, &stream)?)
     })
-}
-
-/// Copies pieces of one buffer to another in order of a stream.
-fn copy_pieces(
-    buffer: cudamem_buffer,
-    source: cudamem_buffer,
-    pieces: &[cudamem_piece],
-    stream: cudamem_stream,
-) -> Outcome {
-    if buffer == source {
-        return Err(invalid("source", "also the destination", "it must be another buffer"));
-    }
-    let (memory, source_memory, stream) =
-        (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);
-    let pieces: Vec<Piece> =
-        pieces.iter().map(|piece| Piece { to: piece.offset, from: piece.source_offset, length: piece.size }).collect();
-    let (mut to, from) = lock_both(&memory, &source_memory);
-    let mut batch = CopyBatch::new(&stream);
-    with_buffer_mut!(&mut *to, to => with_buffer!(&*from, from => batch.copy_pieces(to, from, &pieces)))?;
-    Ok(batch.submit()?)
 }

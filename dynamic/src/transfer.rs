@@ -2,8 +2,9 @@
 
 use crate::memory::{Content, Memory, lock_both};
 use crate::with;
+use cuda_mem::buffer::{BatchOptions, CopyBatch, Piece};
 use cuda_mem::memory::SharedResource;
-use cuda_mem::{Error, Result};
+use cuda_mem::{Error, Result, Stream};
 
 impl Memory {
     /// The CPU's address of the first byte, if the CPU addresses the memory.
@@ -39,6 +40,23 @@ impl Memory {
         }
         let (mut to, from) = lock_both(self, source);
         copy(&mut to, &from)
+    }
+
+    /// Copies pieces of `source`, which is another buffer, to this one, in order of `stream`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CopyBatch::copy_pieces`] and [`CopyBatch::submit`].
+    pub fn copy_pieces(&self, source: &Memory, pieces: &[Piece], options: BatchOptions, stream: &Stream) -> Result<()> {
+        if core::ptr::eq(self, source) {
+            let rule = "it must be another buffer than the destination";
+            let value = "the destination".into();
+            return Err(Error::InvalidArgument { call: "Memory::copy_pieces", argument: "source", value, rule });
+        }
+        let (mut to, from) = lock_both(self, source);
+        let mut batch = CopyBatch::with_options(stream, options);
+        with!(&mut *to, to => with!(&*from, from => batch.copy_pieces(to, from, pieces)))?;
+        batch.submit()
     }
 
     /// Fills `size` bytes from `offset` on with copies of a value of 1, 2, 4, 8 or 16 bytes, in stream order.

@@ -161,10 +161,13 @@ public:
         return check(cudamem_buffer_copy(get(), offset, source.get(), source_offset, size));
     }
 
-    /// Copies pieces of another buffer in order of a stream, unordered among each other.
-    result<void> copy_pieces(const buffer &source, span<const cudamem_piece> pieces, const stream &stream) const
+    /// Copies pieces of another buffer in order of a stream, unordered among each other. options.size is set here.
+    result<void> copy_pieces(const buffer &source, span<const cudamem_piece> pieces, const stream &stream,
+                             cudamem_pieces_options options = {}) const
     {
-        return check(cudamem_buffer_copy_pieces(get(), source.get(), pieces.data(), pieces.size(), stream.get()));
+        options.size = sizeof options;
+        return check(
+            cudamem_buffer_copy_pieces(get(), source.get(), pieces.data(), pieces.size(), &options, stream.get()));
     }
 
     /// Fills with a value of 1, 2, 4, 8 or 16 bytes.

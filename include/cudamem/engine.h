@@ -133,6 +133,18 @@ cudamem_status cudamem_engine_destroy(cudamem_engine engine);
  * program's memory through the engine's page-locked staging, so that writes do not wait for the stream.
  */
 
+/** What was measured as the fastest: a kernel of the library copies many small pieces, the driver all others. */
+#define CUDAMEM_WAY_FASTEST 0
+/** The driver alone, mostly by the device's copy engines. */
+#define CUDAMEM_WAY_COPY_ENGINES 1
+
+/**
+ * The kernel copies all pieces that it reaches, also a single one. It is the way for small work that must not wait behind
+ * large copies of other streams: 64 KiB beside copies of 256 MiB take 10 ms by a copy engine, and 25 us by the kernel
+ * (H200). The driver copies what the kernel does not reach: managed and pageable memory, memory of other devices, and
+ * everything while the kernel cannot be loaded (cudamem_context_load_kernels).
+ */
+#define CUDAMEM_WAY_KERNEL 2
 /** One write of a scatter. */
 typedef struct {
     /** The destination's offset in the memory, in bytes. */
@@ -152,6 +164,16 @@ typedef struct {
     /** The size in bytes. */
     size_t size;
 } cudamem_piece;
+
+/** How pieces are copied. Zeros are the defaults. */
+typedef struct {
+    /** sizeof(cudamem_pieces_options). */
+    size_t size;
+    /** One of CUDAMEM_WAY_... . */
+    int32_t way;
+    /** Must be 0. */
+    uint32_t reserved;
+} cudamem_pieces_options;
 
 /**
  * Copies size bytes from host memory to a buffer, at offset, in order of a stream. Returns when the program may reuse
@@ -203,8 +225,12 @@ cudamem_status cudamem_engine_scatter_to_buffer(cudamem_engine engine,
                                                 size_t count);
 
 /**
- * Copies count pieces of source to buffer, in order of stream, with one driver call if the driver has such a call
- * (CUDA 12.8). The pieces are unordered among each other, so they must not overlap in buffer.
+ * Copies count pieces of source to buffer, in order of stream. A few launches of a kernel copy them if they are many and
+ * small, such as the blocks of a cache; otherwise the driver does, by one call if it has such a call (CUDA 12.8). options
+ * may be NULL. The pieces are unordered among each other, so they must not overlap in buffer.
+ *
+ * The first call with many pieces loads the kernel, and waits for all work of the context. If kernels of the program wait for
+ * the CPU, call cudamem_context_load_kernels at its start.
  *
  * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a piece does not fit. CUDAMEM_ERROR_INVALID_ARGUMENT if two pieces overlap, or
  * if both handles are the same. Nothing is copied after an error.
@@ -213,6 +239,7 @@ cudamem_status cudamem_buffer_copy_pieces(cudamem_buffer buffer,
                                           cudamem_buffer source,
                                           const cudamem_piece *pieces,
                                           size_t count,
+                                          const cudamem_pieces_options *options,
                                           cudamem_stream stream);
 
 /* ---- Profiles of copy engines ---------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ use crate::error::{Outcome, refused};
 use crate::signals;
 use crate::stream::{Stream, with_stream};
 use core::ffi::{c_int, c_void};
+use cuda_mem::buffer::{BatchOptions, BatchWay, Piece};
 use cuda_mem::memory::Growth;
 use cuda_mem_dynamic::{Content, Memory, with};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyMemoryView, PySlice};
@@ -161,6 +162,39 @@ impl Buffer {
         let range =
             cuda_mem_dynamic::range("Buffer.copy_from", source_offset, size.unwrap_or(usize::MAX), bytes.len())?;
         self.write(py, offset, &bytes[range])
+    }
+
+    /// Copies pieces of another buffer to this one, each an offset in this buffer, an offset in `source` and a size. They
+    /// must not overlap in this buffer. They are copied in the order of `stream`, by default the home stream.
+    ///
+    /// By default, "fastest", a kernel copies many small pieces, such as the blocks of a cache, and the driver all others.
+    /// "copy_engines" leaves them all to the driver. "kernel" is the way for small work that must not wait behind large
+    /// copies of other streams; the driver then copies only what the kernel does not reach.
+    #[pyo3(signature = (source, pieces, *, stream = None, way = "fastest"))]
+    fn copy_pieces(
+        &self,
+        py: Python<'_>,
+        source: PyRef<'_, Buffer>,
+        pieces: Vec<(usize, usize, usize)>,
+        stream: Option<&Bound<'_, PyAny>>,
+        way: &str,
+    ) -> Outcome {
+        let (memory, source) = (self.open()?, source.open()?);
+        let (memory, source): (&Memory, &Memory) = (&memory, &source);
+        let mut options = BatchOptions::default();
+        options.way = match way {
+            "fastest" => BatchWay::Fastest,
+            "copy_engines" => BatchWay::CopyEngines,
+            "kernel" => BatchWay::Kernel,
+            other => {
+                let text = format!("way is {other:?}, but it must be \"fastest\", \"copy_engines\" or \"kernel\"");
+                return Err(PyValueError::new_err(text).into());
+            }
+        };
+        let pieces: Vec<Piece> = pieces.into_iter().map(|(to, from, length)| Piece { to, from, length }).collect();
+        with_stream(stream, &self.home()?, |stream| {
+            Ok(signals::detach(py, || memory.copy_pieces(source, &pieces, options, stream))??)
+        })
     }
 
     /// Copies `len(destination)` bytes from `offset` on to a writable object with the buffer protocol. Waits for the

@@ -36,6 +36,24 @@ def test_a_buffer_is_copied_to_another(source: cuda_mem.MemoryResource) -> None:
     assert not one.equals(two) and one.equals(one)
 
 
+def test_pieces_are_copied_by_each_way(source: cuda_mem.MemoryResource) -> None:
+    one, two = source.copy_of(bytes(range(64))), source.allocate(64)
+    stream = cuda_mem.Stream()
+    for way in ("fastest", "copy_engines", "kernel"):
+        two.fill(0)
+        two.copy_pieces(one, [(8 * n, 56 - 8 * n, 4) for n in range(8)], stream=stream, way=way)
+        assert two.to_bytes() == b"".join(bytes(range(56 - 8 * n, 60 - 8 * n)) + bytes(4) for n in range(8))
+    two.copy_pieces(one, [])
+    with pytest.raises(ValueError, match="way is"):
+        two.copy_pieces(one, [(0, 0, 1)], way="engines")
+    with pytest.raises(ValueError, match="another buffer"):
+        two.copy_pieces(two, [(0, 8, 1)])
+    with pytest.raises(ValueError, match="overlap"):
+        two.copy_pieces(one, [(0, 0, 2), (1, 8, 2)])
+    with pytest.raises(cuda_mem.ArgumentError):
+        two.copy_pieces(one, [(63, 0, 2)])
+
+
 def test_values_of_all_widths_fill_memory() -> None:
     buffer = cuda_mem.DeviceMemory().allocate(32)
     for width in (1, 2, 4, 8, 16):

@@ -70,7 +70,7 @@ pub use crate::error::Refused;
 pub use allocate::Allocate;
 pub(crate) use batch::copy_all;
 pub(crate) use batch::not_open;
-pub use batch::{BatchOptions, CopyBatch, Piece};
+pub use batch::{BatchOptions, BatchWay, CopyBatch, Piece};
 pub use cell::{SharedCell, SharedWord};
 pub(crate) use cpu_gate::CpuReady;
 pub(crate) use foreign::{Claim, Owner, SingleOwner};

@@ -129,11 +129,29 @@ static void methods(struct rig rig, cudamem_engine engine)
         const cudamem_piece pieces[] = {{10, 0, 4}, {0, 4, 4}, {20, SIZE - 2, 2}};
         const cudamem_piece overlap[] = {{10, 0, 4}, {12, 4, 4}};
         OK(cudamem_buffer_allocate(sources[index].resource, 100, rig.stream, &copy));
-        OK(cudamem_buffer_copy_pieces(copy, buffer, pieces, 3, other));
+        OK(cudamem_buffer_copy_pieces(copy, buffer, pieces, 3, NULL, other));
         OK(cudamem_buffer_read(copy, 0, seen, 100));
         CHECK(memcmp(seen, "efgh", 4) == 0 && memcmp(seen + 10, "abxx", 4) == 0 && memcmp(seen + 20, "yz", 2) == 0);
-        FAILS(cudamem_buffer_copy_pieces(copy, buffer, overlap, 2, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        FAILS(cudamem_buffer_copy_pieces(copy, copy, pieces, 1, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_buffer_copy_pieces(copy, buffer, overlap, 2, NULL, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_buffer_copy_pieces(copy, copy, pieces, 1, NULL, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        /* Each way, also by the kernel, copies the same. */
+        OK(cudamem_context_load_kernels(rig.context));
+        for (int32_t way = CUDAMEM_WAY_FASTEST; way <= CUDAMEM_WAY_KERNEL; way++) {
+            cudamem_pieces_options options = {0};
+            options.size = sizeof options;
+            options.way = way;
+            OK(cudamem_buffer_fill(copy, 0, 100, "-", 1));
+            OK(cudamem_buffer_copy_pieces(copy, buffer, pieces, 3, &options, other));
+            OK(cudamem_buffer_read(copy, 0, seen, 100));
+            CHECK(memcmp(seen, "efgh-", 5) == 0 && memcmp(seen + 10, "abxx-", 5) == 0 && memcmp(seen + 20, "yz-", 3) == 0);
+        }
+        cudamem_pieces_options wrong = {0};
+        wrong.size = sizeof wrong;
+        wrong.way = 3;
+        FAILS(cudamem_buffer_copy_pieces(copy, buffer, pieces, 3, &wrong, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        wrong.way = CUDAMEM_WAY_KERNEL;
+        wrong.reserved = 1;
+        FAILS(cudamem_buffer_copy_pieces(copy, buffer, pieces, 3, &wrong, other), CUDAMEM_ERROR_INVALID_ARGUMENT);
         OK(cudamem_buffer_destroy(copy));
         OK(cudamem_buffer_destroy(buffer));
         OK(cudamem_stream_destroy(other));

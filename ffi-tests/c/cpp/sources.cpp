@@ -261,6 +261,12 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
     from.copy_pieces(to, cudamem::span<const cudamem_piece>(&piece, 1), stream);
     from.read(0, seen);
     CHECK(std::string(seen.data(), 4) == "necd");
+    cudamem_pieces_options by_kernel{};
+    by_kernel.way = CUDAMEM_WAY_KERNEL;
+    const cudamem_piece last = {3, 3, 1};
+    from.copy_pieces(to, cudamem::span<const cudamem_piece>(&last, 1), stream, by_kernel);
+    from.read(0, seen);
+    CHECK(std::string(seen.data(), 4) == "nece");
     engine.trim();
     CHECK(engine.staging() == 0);
 }

@@ -4,12 +4,15 @@ use crate::driver::context::{Context, PATIENCE};
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::{Error, Result, call, check_not_forked};
 use crate::lifetime::CpuWait;
+use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::waiting::{self, Target};
 use core::ffi::{CStr, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
-use cuda_sys::{CUfunction, CUstream, Driver};
+use cuda_sys::{CUfunction, CUresult, CUstream, Driver};
 use once_cell::sync::OnceCell;
+
+const CALL: &str = "Context::load_kernels";
 
 /// A kernel of one context, which unloads it at its end.
 #[derive(Clone, Copy, Debug)]
@@ -58,23 +61,32 @@ pub(crate) struct StridedKernels {
     pub tiled: [Kernel; 5],
 }
 
+/// The kernels of `pieces.cu`: for few pieces in a launch, and for many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PiecesKernels {
+    pub few: Kernel,
+    pub many: Kernel,
+}
+
 /// The kernels of one driver context, once loaded.
 #[derive(Default)]
 pub(crate) struct Kernels {
     differ: OnceCell<Kernel>,
     signal: OnceCell<SignalKernels>,
     strided: OnceCell<StridedKernels>,
+    /// None if the driver or the device refuses them.
+    pieces: OnceCell<Option<PiecesKernels>>,
     /// Whether the program has queued work that waits for the CPU, or is about to.
     wanted: AtomicBool,
 }
 
 impl Context {
-    /// Loads the kernels of this crate before their first use: comparisons, strided copies, and
-    /// [`SignalKernels`](crate::signal::SignalKernels).
+    /// Loads the kernels of this crate before their first use: comparisons, strided copies, copies of many pieces
+    /// ([`CopyBatch`](crate::buffer::CopyBatch)), and [`SignalKernels`](crate::signal::SignalKernels).
     ///
     /// The driver waits for all work of the context when it loads a kernel: a call that loads one takes milliseconds or
-    /// longer, where the next takes microseconds. A program that cannot accept this in its first copy between views calls
-    /// this at its start.
+    /// longer, where the next takes microseconds. A program that cannot accept this in its first copy between views, or in
+    /// its first batch of many copies, calls this at its start.
     ///
     /// While queued work waits for the CPU, no kernel can be loaded. So the first
     /// [`Signals`](crate::signal::Signals) and the first
@@ -86,10 +98,11 @@ impl Context {
     /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`].
     #[doc(alias = "cuModuleLoadData")]
     pub fn load_kernels(&self) -> Result<()> {
-        check_not_forked("Context::load_kernels")?;
+        check_not_forked(CALL)?;
         self.differ_kernel()?;
         self.signal_kernels()?;
-        self.strided_kernels().map(drop)
+        self.strided_kernels()?;
+        self.loaded(&self.state().kernels.pieces, pieces).map(drop)
     }
 
     /// The kernel that compares memory. The first call loads it.
@@ -107,8 +120,22 @@ impl Context {
         self.loaded(&self.state().kernels.strided, strided)
     }
 
+    /// The kernels that copy pieces. None if the driver or the device refuses them, or if they cannot be loaded now:
+    /// queued work waits for the CPU, or a capture is under way. The caller copies without them then.
+    pub(crate) fn pieces_kernels(&self) -> Option<PiecesKernels> {
+        let place = &self.state().kernels.pieces;
+        if let Some(kernels) = place.get() {
+            return *kernels;
+        }
+        check_not_forked(CALL).ok()?;
+        let _quiet = self.try_quiet()?;
+        let _no_captures = WaitWithoutCaptures::begin()?;
+        // Another library's capture must not be invalidated.
+        let _relaxed = RelaxedCalls::begin(self.driver()).ok()?;
+        self.load_once(place, pieces).ok().copied().flatten()
+    }
+
     fn loaded<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&Driver) -> Result<T>) -> Result<&'a T> {
-        const CALL: &str = "Context::load_kernels";
         if let Some(kernels) = place.get() {
             return Ok(kernels);
         }
@@ -119,13 +146,16 @@ impl Context {
                 "kernels are loaded only while no queued work waits for the CPU: call this before queuing such work";
             Error::invalid(CALL, "the context's work", "waiting for the CPU", rule)
         })?;
-        let load_once = || {
-            place.get_or_try_init(|| {
-                let _current = self.bind()?;
-                load(self.driver().raw())
-            })
+        self.load_once(place, load)
+    }
+
+    /// Loads kernels, unless another thread has done so. In a quiet moment.
+    fn load_once<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&Driver) -> Result<T>) -> Result<&'a T> {
+        let load = || {
+            let _current = self.bind()?;
+            load(self.driver().raw())
         };
-        waiting::during(&CALL, Target::context(self), load_once)
+        waiting::during(&CALL, Target::context(self), || place.get_or_try_init(load))
     }
 
     /// Prepares for work that waits for the CPU: loads the kernels, and fills the reserve of streams. While such work is
@@ -184,6 +214,31 @@ fn strided(cuda: &Driver) -> Result<StridedKernels> {
     ];
     let [plain @ .., t1, t2, t4, t8, t16] = load(cuda, concat!(include_str!("strided.ptx"), "\0"), names)?;
     Ok(StridedKernels { plain, tiled: [t1, t2, t4, t8, t16] })
+}
+
+/// A refusal is an answer: drivers before CUDA 12.1 and devices before Volta take no parameters of more than 4 KiB, and some
+/// drivers have no compiler of PTX.
+fn pieces(cuda: &Driver) -> Result<Option<PiecesKernels>> {
+    let names = [c"cuda_mem_copy_pieces", c"cuda_mem_copy_many_pieces"];
+    match load(cuda, concat!(include_str!("pieces.ptx"), "\0"), names) {
+        Ok([few, many]) => Ok(Some(PiecesKernels { few, many })),
+        Err(error) if error.driver_code().is_some_and(refuses) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a code says that a module never loads in this context.
+fn refuses(code: CUresult) -> bool {
+    matches!(
+        code,
+        CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            | CUresult::CUDA_ERROR_INVALID_PTX
+            | CUresult::CUDA_ERROR_INVALID_IMAGE
+            | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+            | CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+            | CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED
+            | CUresult::CUDA_ERROR_NOT_SUPPORTED
+    )
 }
 
 /// Loads a PTX text, which ends with a zero byte for the driver, into the current context. The context unloads the

@@ -16,12 +16,13 @@ struct Piece {
     u64 to, from, size;
 };
 
-// All fields are words of 8 bytes; `Parameters` in copy/pieces.rs has the same layout. The parameters of a kernel take at
-// most 4 KiB on drivers before CUDA 12.1.
-struct Pieces {
+// All fields are words of 8 bytes; `Parameters` in buffer/batch/launch.rs has the same layout. The parameters of a kernel take
+// at most 4 KiB on drivers before CUDA 12.1, and 32,764 bytes from then on. Drivers copy them at each launch, so few pieces
+// have the small form.
+template <u32 MOST> struct Pieces {
     u64 count;
     u64 group; // threads for one piece: a power of two from 32 to THREADS
-    Piece pieces[168];
+    Piece pieces[MOST];
 };
 
 template <class Word> using Global = __attribute__((address_space(1))) Word;
@@ -64,7 +65,7 @@ template <class Word> DEVICE void copy_piece(Piece piece, u32 thread, u32 thread
     }
 }
 
-extern "C" __attribute__((global)) void cuda_mem_copy_pieces(Pieces all) {
+template <u32 MOST> DEVICE void copy_pieces(const Pieces<MOST> &all) {
     u32 group = (u32)all.group;
     u32 thread = __nvvm_read_ptx_sreg_tid_x() & (group - 1);
     u32 groups = THREADS / group;
@@ -81,3 +82,8 @@ extern "C" __attribute__((global)) void cuda_mem_copy_pieces(Pieces all) {
         }
     }
 }
+
+#define KERNEL extern "C" __attribute__((global)) void
+
+KERNEL cuda_mem_copy_pieces(Pieces<168> all) { copy_pieces(all); }
+KERNEL cuda_mem_copy_many_pieces(Pieces<1360> all) { copy_pieces(all); }

@@ -3,3 +3,4 @@
 mod copies;
 mod io;
 mod links;
+mod pieces;

@@ -37,6 +37,11 @@ impl Calls<'_> {
             cudamem_piece { offset, source_offset: from, size: size % 100 },
             cudamem_piece { offset: from, source_offset: offset, size: size % 100 },
         ];
+        let piece_options = cudamem_pieces_options {
+            size: size_of::<cudamem_pieces_options>(),
+            way: i32::from(self.byte() % 4),
+            reserved: 0,
+        };
         let small = size % ROOM;
         let writes = [
             cudamem_scatter { offset, source: self.memory.as_ptr().cast(), size: small },
@@ -55,7 +60,7 @@ impl Calls<'_> {
                 10 => cudamem_engine_write_buffer_on(engine, stream, buffer, offset, room, size),
                 11 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, &complete),
                 12 | 13 => cudamem_engine_scatter_to_buffer(engine, buffer, writes.as_ptr(), 2),
-                14 => cudamem_buffer_copy_pieces(buffer, source, pieces.as_ptr(), 2, stream),
+                14 => cudamem_buffer_copy_pieces(buffer, source, pieces.as_ptr(), 2, &piece_options, stream),
                 _ => cudamem_engine_trim(engine),
             }
         };

@@ -165,6 +165,15 @@ class Buffer:
         of an object with the buffer protocol, such as bytes or a contiguous numpy array; the copy of such an object is
         done when this returns. Without `size`, all the rest of the source.
         """
+    def copy_pieces(self, /, source: Buffer, pieces: SupportsGetItem[int, tuple[SupportsIndex, SupportsIndex, SupportsIndex]], *, stream: Any | None = None, way: str = "fastest") -> None:
+        """
+        Copies pieces of another buffer to this one, each an offset in this buffer, an offset in `source` and a size. They
+        must not overlap in this buffer. They are copied in the order of `stream`, by default the home stream.
+        
+        By default, "fastest", a kernel copies many small pieces, such as the blocks of a cache, and the driver all others.
+        "copy_engines" leaves them all to the driver. "kernel" is the way for small work that must not wait behind large
+        copies of other streams; the driver then copies only what the kernel does not reach.
+        """
     def copy_to(self, /, destination: Any, *, offset: SupportsIndex = 0) -> None:
         """
         Copies `len(destination)` bytes from `offset` on to a writable object with the buffer protocol. Waits for the

@@ -3,6 +3,7 @@
 use super::code::{Code, Wrong};
 use super::launch::Launch;
 use super::parameters::laid_out;
+use super::pieces::{self, Pieces};
 use super::ring::{Patience, Ring};
 use super::strided::{self, Strided};
 use crate::state::checks::races::Touched;
@@ -50,10 +51,14 @@ pub(super) enum Builtin {
     CopyStrided,
     /// `cuda_mem_copy_tiles(copy: 41 words of 8 bytes)`: as `cuda_mem_copy`.
     CopyTiles,
+    /// `cuda_mem_copy_pieces(pieces: 506 words of 8 bytes)`: copies up to 168 pieces of memory; see `pieces`.
+    CopyPieces,
+    /// `cuda_mem_copy_many_pieces(pieces: 4082 words of 8 bytes)`: as `cuda_mem_copy_pieces`, up to 1360.
+    CopyManyPieces,
 }
 
 impl Builtin {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::FillBytes,
         Self::IncrementU32,
         Self::DoubleBytes,
@@ -67,6 +72,8 @@ impl Builtin {
         Self::Nothing,
         Self::CopyStrided,
         Self::CopyTiles,
+        Self::CopyPieces,
+        Self::CopyManyPieces,
     ];
 
     pub(super) fn of_name(name: &str) -> Option<Self> {
@@ -94,6 +101,8 @@ impl Builtin {
             Self::Nothing => "cuda_mem_nothing",
             Self::CopyStrided => "cuda_mem_copy",
             Self::CopyTiles => "cuda_mem_copy_tiles",
+            Self::CopyPieces => "cuda_mem_copy_pieces",
+            Self::CopyManyPieces => "cuda_mem_copy_many_pieces",
         }
     }
 
@@ -109,6 +118,8 @@ impl Builtin {
             Self::CountRing | Self::SumRing => &[32, 8, 8],
             Self::Nothing => &[],
             Self::CopyStrided | Self::CopyTiles => &[8 * strided::WORDS],
+            Self::CopyPieces => &[8 * pieces::FEW],
+            Self::CopyManyPieces => &[8 * pieces::MANY],
         }
     }
 }
@@ -149,11 +160,15 @@ impl Code for Builtin {
 
     /// Only copies: the program may free their memory after them in stream order.
     fn hold(&self, launch: &Launch) -> Vec<Range> {
-        let copy = match self {
-            Self::CopyStrided | Self::CopyTiles => Strided::of(&launch.values),
-            _ => None,
-        };
-        copy.and_then(|copy| launch.memory_of(&copy).ok()).map_or_else(Vec::new, Vec::from)
+        match self {
+            Self::CopyStrided | Self::CopyTiles => {
+                let copy = Strided::of(&launch.values);
+                copy.and_then(|copy| launch.memory_of(&copy).ok()).map_or_else(Vec::new, Vec::from)
+            }
+            // A piece at a wrong address is reported when the kernel runs.
+            Self::CopyPieces | Self::CopyManyPieces => Pieces::of(&launch.values).held(launch).unwrap_or_default(),
+            _ => Vec::new(),
+        }
     }
 
     fn touched(&self, launch: &Launch) -> Option<Vec<Touched>> {
@@ -276,6 +291,9 @@ impl Code for Builtin {
                         copy.run(to, from);
                     }
                 }
+            }
+            Builtin::CopyPieces | Builtin::CopyManyPieces => {
+                Pieces::of(&launch.values).run(launch, held, self.base_name())?;
             }
             Builtin::Nothing | Builtin::FillBytes | Builtin::DoubleBytes | Builtin::IncrementU32 => {}
         }

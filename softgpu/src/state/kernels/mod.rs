@@ -5,6 +5,7 @@ mod code;
 mod from_library;
 mod launch;
 mod parameters;
+mod pieces;
 mod registered;
 mod ring;
 mod strided;

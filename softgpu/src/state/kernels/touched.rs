@@ -2,6 +2,7 @@
 
 use super::built_in::Builtin;
 use super::launch::Launch;
+use super::pieces::Pieces;
 use super::strided::Strided;
 use crate::state::checks::races::Touched;
 use crate::state::memory::Use;
@@ -25,6 +26,7 @@ impl Builtin {
             Self::CopyStrided | Self::CopyTiles => {
                 Strided::of(&launch.values).map_or_else(Vec::new, |copy| launch.touched_by(&copy))
             }
+            Self::CopyPieces | Self::CopyManyPieces => Pieces::of(&launch.values).touched(launch),
             Self::Nothing => Vec::new(),
             Self::SpinUntil | Self::Answer | Self::EchoFlag | Self::EchoRing | Self::CountRing | Self::SumRing => {
                 return None;

@@ -1,10 +1,12 @@
 //! The declarations of PTX: kernels with their parameters, variables with their initial values. Instructions are skipped.
 
 use super::declared::{MOST, Named};
-use super::image::{Image, Linkage, MOST_OF_PARAMETERS, Parameter, Signature, Variable};
+use super::image::{Image, Linkage, MOST_OF_PARAMETERS, Parameter, Refused, Signature, Variable};
 use super::initial;
 use super::reader::{Reader, Result};
 use super::tokens::Token;
+use crate::settings;
+use cuda_sys::CUresult;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -22,6 +24,24 @@ pub(super) fn read(text: &str) -> Result<Image> {
     let mut program = Program { reader, image, shared: HashMap::new(), linkage: Linkage::Own, room: MOST_OF_VALUES };
     program.all()?;
     Ok(program.image)
+}
+
+/// Refuses PTX that is newer than the CUDA release of the driver. The usual release takes all PTX, because softgpu runs no
+/// instruction.
+fn check_release(driver: u32, release: &str) -> Result {
+    let (major, minor) = release.split_once('.').unwrap_or((release, "0"));
+    let release = (major.parse().unwrap_or(0), minor.parse().unwrap_or(0));
+    // Each CUDA release until 12.5 brought one release of PTX, and so did each one from 12.7 on.
+    let served = match (driver / 1000, driver / 10 % 100) {
+        (cuda, minor @ 6..) if cuda == 12 => (8, minor - 1),
+        (cuda, minor) => (cuda - 4, minor),
+    };
+    if driver >= settings::USUAL || release <= served {
+        return Ok(());
+    }
+    let text =
+        format!("softgpu: a driver of CUDA {}.{} takes no PTX {major}.{minor}", driver / 1000, driver / 10 % 100);
+    Err(Refused::new(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, text))
 }
 
 struct Program<'a> {
@@ -42,9 +62,10 @@ impl Program<'_> {
             match token {
                 Token::Directive("version") => {
                     self.reader.at += 1;
-                    let Some(Token::Number(_)) = self.reader.next() else {
+                    let Some(Token::Number(release)) = self.reader.next() else {
                         return self.reader.expected("a release, such as 8.0");
                     };
+                    check_release(settings::chosen().map_or(settings::USUAL, |settings| settings.version), release)?;
                 }
                 Token::Directive("target") => self.target()?,
                 Token::Directive("address_size") => {
@@ -339,6 +360,23 @@ mod tests {
         let places: Vec<_> = kernel.parameters.iter().flatten().map(|place| (place.offset, place.size)).collect();
         assert_eq!(places, [(0, 6), (8, 8), (16, 8)]);
         assert_eq!((kernel.most_threads, kernel.required, kernel.shared, kernel.local), (Some(64), None, 108, 24));
+    }
+
+    #[test]
+    fn older_drivers_refuse_newer_ptx() {
+        for (driver, newest, refused) in [
+            (11020, "7.2", "7.3"),
+            (12000, "8.0", "8.1"),
+            (12010, "8.1", "8.2"),
+            (12060, "8.5", "8.6"),
+            (12090, "8.8", "9.0"),
+        ] {
+            assert!(check_release(driver, newest).is_ok() && check_release(driver, "5.0").is_ok(), "{driver}");
+            let error = check_release(driver, refused).unwrap_err();
+            assert_eq!(error.code, CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "{driver}");
+            assert!(error.text.contains(refused), "{}", error.text);
+        }
+        assert!(check_release(settings::USUAL, "9.9").is_ok());
     }
 
     #[test]

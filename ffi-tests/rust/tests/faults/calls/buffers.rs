@@ -2,7 +2,7 @@
 
 use super::{Outcome, exporter};
 use cuda_mem::buffer::GrowableBuffer;
-use cuda_mem::buffer::{CopyBatch, Exclusive};
+use cuda_mem::buffer::{CopyBatch, Exclusive, Piece};
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
@@ -79,6 +79,21 @@ pub fn buffers(driver: &Driver) -> Outcome {
     let mut batch = CopyBatch::new(&other);
     batch.copy(&mut buffer, 0, &bytes, 0..100)?;
     batch.submit()?;
+    // By the kernel, which each new context loads.
+    let own = driver.device(0)?.create_context()?;
+    let home = Stream::new(&own)?;
+    let pieces: Vec<Piece> = (0..200).map(|n| Piece { to: 10 * n, from: 10 * n + 5, length: 7 }).collect();
+    let from = Buffer::from_slice(&DeviceMemory::new(&own), &pattern(2010, 3), &home)?;
+    let mut to = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&own), 2000, &home)?;
+    let mut batch = CopyBatch::new(&home);
+    batch.copy_pieces(&mut to, &from, &pieces)?;
+    batch.submit()?;
+    let copied = to.to_vec()?;
+    let is_copied = |piece: &Piece| copied[piece.to..piece.to + 7] == pattern(2010, 3)[piece.from..piece.from + 7];
+    if !pieces.iter().all(is_copied) {
+        return Err("the pieces".into());
+    }
+    drop((from, to));
     let upload = buffer.upload(0, pattern(3000, 2)).map_err(Error::from)?;
     let seen = buffer.download(0, vec![0; 3000]).map_err(Error::from)?.wait()?;
     same("the transfers", &seen, &upload.wait()?)?;

@@ -1,11 +1,15 @@
 //! Many copies in one call.
 
+mod launch;
+mod way;
+
 use super::copy::check_apart;
 use super::{Access, Buffer, DeviceRoute, Viewed, route};
+use crate::driver::kernels::PiecesKernels;
 use crate::error::{PeerError, call, or_older};
 use crate::memory::asleep;
-use crate::memory::resource::Kind;
-use crate::stream::host_copies::waits_within;
+use crate::memory::resource::{Accessibility, Kind};
+use crate::stream::host_copies::{CopySide, waits_within};
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,7 +17,11 @@ use core::ops::{Range, RangeBounds};
 use cuda_sys::{
     CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
 };
+use launch::{KernelPiece, copy_by_kernel};
 use std::collections::BTreeMap;
+use way::{Link, Place, Taken};
+
+pub use way::BatchWay;
 
 /// A piece of a copy between two buffers, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +41,17 @@ pub struct BatchOptions {
     /// The copies may read the sources before the stream's earlier work: the sources hold their values already, and do
     /// not change until a wait for the stream.
     pub sources_in_any_order: bool,
-    /// Prefer copies that leave the device's processors to kernels.
+    /// Prefer copies that leave the device's processors to kernels. The driver makes all copies then.
     pub overlap_with_compute: bool,
     /// Refuse copies between devices that would go through the host ([`PeerError::ThroughHost`](crate::PeerError)).
     pub require_direct: bool,
+    /// What makes the copies.
+    pub way: BatchWay,
 }
 
-/// Many copies between buffers, unordered within a batch. One call queues them all if the driver has a call for batches
-/// (CUDA 12.8), otherwise each copy is a call.
+/// Many copies between buffers, unordered within a batch. A few launches of a kernel make them if they are many and small,
+/// such as the blocks of a cache. The driver makes the others: in one call if it has a call for batches (CUDA 12.8),
+/// otherwise each copy is a call. [`BatchOptions::way`] leaves them all to one of the two.
 ///
 /// ```
 /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
@@ -56,6 +67,15 @@ pub struct BatchOptions {
 /// assert_eq!((left.to_vec()?, right.to_vec()?), (vec![3, 4], vec![4, 1, 2]));
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
+///
+/// # Kernel
+///
+/// The kernel copies between memory of the stream's device, and between that and page-locked host memory; the memory belongs
+/// to the stream's context. The first batch with enough such pieces loads it, and
+/// waits for all work of the context, which takes milliseconds or longer; the driver copies as long as queued work waits for
+/// the CPU, or a capture is under way. A program that cannot accept this, for example because its kernels wait for the CPU,
+/// calls [`Context::load_kernels`] at its start. Drivers before CUDA 12.1, and devices before Volta, do not take the kernel:
+/// there the driver makes all copies.
 #[must_use = "only `submit` makes the copies"]
 pub struct CopyBatch<'buffers> {
     stream: Stream,
@@ -63,6 +83,8 @@ pub struct CopyBatch<'buffers> {
     to: Vec<CUdeviceptr>,
     from: Vec<CUdeviceptr>,
     sizes: Vec<usize>,
+    /// Between which memories each copy of the arrays is.
+    links: Vec<Link>,
     /// The buffers' home streams. The batch's stream waits for them before the copies, and they for it afterwards.
     homes: Vec<Stream>,
     /// Copies with memory of other devices, or with host memory that is opened to each.
@@ -104,7 +126,25 @@ impl<'buffers> CopyBatch<'buffers> {
         Self::with_options(stream, BatchOptions::default())
     }
 
-    /// A batch in order of `stream`, with options. Those for the driver have no effect without its call for batches.
+    /// A batch in order of `stream`, with options. Without the driver's call for batches, `sources_in_any_order` has no
+    /// effect.
+    ///
+    /// ```
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
+    /// # use cuda_mem::{Buffer, Stream, memory::{DeviceMemory, PinnedMemory}};
+    /// # let (device, pinned, stream) = (DeviceMemory::new(&context), PinnedMemory::new(&context), Stream::new(&context)?);
+    /// use cuda_mem::buffer::{BatchOptions, BatchWay, CopyBatch};
+    /// context.load_kernels()?; // once, at the program's start
+    /// let token = Buffer::from_slice(&pinned, &[7u32], &stream)?;
+    /// let mut word = Buffer::<u32, _>::zeroed(&device, 1, &stream)?;
+    /// let mut options = BatchOptions::default();
+    /// options.way = BatchWay::Kernel; // does not wait behind large copies of other streams
+    /// let mut batch = CopyBatch::with_options(&stream, options);
+    /// batch.copy(&mut word, 0, &token, ..)?;
+    /// batch.submit()?;
+    /// assert_eq!(word.to_vec()?, [7]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn with_options(stream: &Stream, options: BatchOptions) -> Self {
         Self {
             stream: stream.clone(),
@@ -112,6 +152,7 @@ impl<'buffers> CopyBatch<'buffers> {
             to: vec![],
             from: vec![],
             sizes: vec![],
+            links: vec![],
             homes: vec![],
             far: vec![],
             busy: vec![],
@@ -126,7 +167,8 @@ impl<'buffers> CopyBatch<'buffers> {
     /// # Errors
     ///
     /// A range does not lie within its buffer; the two ranges overlap; another copy of the batch writes to the range
-    /// through a clone of the destination; the copy would go through the host, which the options forbid. Nothing is added.
+    /// through a clone of the destination; the copy would go through the host, which the options forbid; the options
+    /// contradict each other. Nothing is added.
     pub fn copy<T, K: Kind, A: Access, L: Kind, B: Access>(
         &mut self,
         destination: &'buffers mut Buffer<T, K, A>,
@@ -152,6 +194,11 @@ impl<'buffers> CopyBatch<'buffers> {
     ) -> Result<()> {
         const CALL: &str = "CopyBatch::copy_pieces";
         destination.check_writable(CALL)?;
+        if self.options.overlap_with_compute && self.options.way == BatchWay::Kernel {
+            let rule = "the kernel takes processors of the device from other kernels: choose another way, or do without \
+                        `overlap_with_compute`";
+            return Err(Error::invalid(CALL, "options.way", "BatchWay::Kernel with overlap_with_compute", rule));
+        }
         let unit = size_of::<T>();
         let mut targets = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -199,6 +246,7 @@ impl<'buffers> CopyBatch<'buffers> {
         destination.prepare()?;
         source.prepare()?;
         self.shared.extend(written);
+        let link = if near { Link::of(place(destination, context), place(source, context)) } else { Link::Other };
         let (before, mut by_driver) = (self.sizes.len(), Vec::new());
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
             let (to, from, size) = (destination.address(piece.to), source.address(piece.from), piece.length * unit);
@@ -210,6 +258,7 @@ impl<'buffers> CopyBatch<'buffers> {
             self.to.push(to);
             self.from.push(from);
             self.sizes.push(size);
+            self.links.push(link);
         }
         if route.needed.iter().any(Option::is_some) {
             self.far.push(FarCopies {
@@ -253,15 +302,19 @@ impl<'buffers> CopyBatch<'buffers> {
         let driver = self.stream.context().driver();
         let mut all = self.to.iter().chain(&self.from);
         all.try_for_each(|address| asleep::check("CopyBatch::submit", driver, *address))?;
+        let taken = Taken::of(self.options, &self.sizes, &self.links);
+        // Before the batch waits for anything and keeps anything, because the load of a kernel waits.
+        let kernels = if taken == Taken::NONE { None } else { self.stream.context().pieces_kernels() };
         self.homes.iter().try_for_each(|home| self.stream.order_work_after(home))?;
-        let begun = self.begin();
+        let begun = self.begin(kernels.map(|kernels| (kernels, taken)));
         // Also after an error, because some copies may have begun.
         let ordered = self.homes.iter().try_for_each(|home| home.order_work_after_or_wait(&self.stream));
         self.busy.iter().for_each(|memory| memory.mark_busy());
         ordered.and(begun)
     }
 
-    fn begin(&mut self) -> Result<()> {
+    /// Queues the copies, those that `by_kernel` names by a kernel.
+    fn begin(&mut self, by_kernel: Option<(PiecesKernels, Taken)>) -> Result<()> {
         if self.waits {
             self.stream.drain_unless_captured(&"CopyBatch::submit")?;
         }
@@ -290,20 +343,36 @@ impl<'buffers> CopyBatch<'buffers> {
                 unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, raw)) }?;
             }
         }
-        if self.sizes.contains(&0) {
-            let is_left = |place: &usize| self.sizes[*place] != 0;
-            let left: Vec<usize> = (0..self.sizes.len()).filter(is_left).collect();
-            self.to = left.iter().map(|place| self.to[*place]).collect();
-            self.from = left.iter().map(|place| self.from[*place]).collect();
-            self.sizes = left.iter().map(|place| self.sizes[*place]).collect();
+        // What is left for the driver moves to the front of the arrays.
+        let (mut pieces, mut left) = (Vec::new(), 0);
+        for place in 0..self.sizes.len() {
+            let (to, from, size) = (self.to[place], self.from[place], self.sizes[place]);
+            if by_kernel.is_some_and(|(_, taken)| taken.takes(self.links[place], size)) {
+                pieces.push(KernelPiece { to, from, size: size as u64 });
+            } else if size != 0 {
+                (self.to[left], self.from[left], self.sizes[left]) = (to, from, size);
+                left += 1;
+            }
         }
-        if self.sizes.is_empty() {
+        if let Some((kernels, _)) = by_kernel {
+            // SAFETY: as below; the stream's device reaches the memory of the links that the kernel takes.
+            unsafe { copy_by_kernel(kernels, &pieces, &self.stream) }?;
+        }
+        if left == 0 {
             return Ok(());
         }
+        let (to, from, sizes) = (&mut self.to[..left], &mut self.from[..left], &mut self.sizes[..left]);
         // SAFETY: the ranges lie within their buffers, which are borrowed now and freed after the copies in stream
         // order.
-        unsafe { copy_all(&mut self.to, &mut self.from, &mut self.sizes, self.options, &self.stream) }
+        unsafe { copy_all(to, from, sizes, self.options, &self.stream) }
     }
+}
+
+/// Where memory lies, if a kernel of the context reaches it.
+fn place<T, K: Kind, A: Access>(buffer: &Buffer<T, K, A>, context: &Context) -> Option<Place> {
+    let Accessibility { device, managed, .. } = buffer.accessibility();
+    let is_reached = device && !managed && buffer.context() == context && buffer.copy_side() != CopySide::Pageable;
+    is_reached.then(|| if buffer.device_ordinal().is_some() { Place::Device } else { Place::Host })
 }
 
 /// A copy with host memory that is opened to each device, by a device that does not access both sides. Drivers fail or crash
@@ -328,9 +397,9 @@ pub(crate) unsafe fn copy_all(
     stream: &Stream,
 ) -> Result<()> {
     let raw = stream.raw();
+    // The driver refuses batches on its default streams, and in captures.
+    let batches = raw != CU_STREAM_LEGACY && !raw.is_null() && !stream.is_capturing()?;
     let (cuda, _ready) = stream.ready()?;
-    // The driver refuses batches on its default streams.
-    let batches = raw != CU_STREAM_LEGACY && !raw.is_null();
     let count = sizes.len();
     let order = if options.sources_in_any_order {
         SourceAccess::CU_MEMCPY_SRC_ACCESS_ORDER_ANY
