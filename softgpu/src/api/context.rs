@@ -170,10 +170,10 @@ driver_calls! {
         put(flags, context.flags.load(Ordering::Relaxed) | maps)
     }
 
-    /// Sets the current context's flags.
+    /// Sets the current context's flags. CU_CTX_MAP_HOST has no effect and is not returned: a context has it from its creation.
     fn cuCtxSetFlags[Started](flags: c_uint) {
         check_flags(flags)?;
-        current(global)?.flags.store(flags, Ordering::Relaxed);
+        current(global)?.flags.store(flags & !CUctx_flags::CU_CTX_MAP_HOST.0, Ordering::Relaxed);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::graph_params::{change, change_ready, node};
 use super::launch;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::contexts::current;
+use crate::state::contexts::Context;
 use crate::state::graphs::{Bodies, Condition, Graph, KernelParams, Params, Work};
 use crate::state::kernels::Launch;
 use crate::state::modules::Shape;
@@ -68,7 +68,7 @@ driver_calls! {
     ) {
         ensure(!pHandle_out.is_null() && flags <= CU_GRAPH_COND_ASSIGN_DEFAULT)?;
         let graph = find(global, hGraph)?;
-        named_or_current(global, ctx)?;
+        named(global, ctx)?;
         let condition = Condition::make(global, defaultLaunchValue, flags == CU_GRAPH_COND_ASSIGN_DEFAULT);
         put(pHandle_out, condition.handle)?;
         graph.add_condition(condition);
@@ -202,11 +202,14 @@ unsafe fn launching(global: &Global, params: Option<&CUDA_KERNEL_NODE_PARAMS_v2>
 /// The most graphs of a conditional node.
 const MOST_BODIES: u32 = 1 << 16;
 
+/// The context that a condition or its node names. Neither stands for the current one.
+fn named(global: &Global, context: CUcontext) -> Result<Arc<Context>> {
+    if context.is_null() { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) } else { global.context(context) }
+}
+
 /// A conditional node. The parameters receive its graphs, which the program fills.
 fn deciding(global: &Global, graph: &Graph, params: &mut CUDA_CONDITIONAL_NODE_PARAMS) -> Result<Stated> {
     use CUgraphConditionalNodeType as T;
-    let condition = graph.condition(params.handle).ok_or(INVALID)?;
-    ensure(!graph.reads(&condition))?;
     ensure(match params.type_ {
         T::CU_GRAPH_COND_TYPE_IF => (1..=2).contains(&params.size),
         T::CU_GRAPH_COND_TYPE_WHILE => params.size == 1,
@@ -215,7 +218,9 @@ fn deciding(global: &Global, graph: &Graph, params: &mut CUDA_CONDITIONAL_NODE_P
     })?;
     // The driver's own limit is not known.
     ensure(params.size <= MOST_BODIES).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-    let context = if params.ctx.is_null() { current(global)? } else { global.context(params.ctx)? };
+    let context = named(global, params.ctx)?;
+    let condition = graph.condition(params.handle).ok_or(INVALID)?;
+    ensure(!graph.reads(&condition))?;
     let graphs: Vec<_> = (0..params.size).map(|_| Graph::body(global, &context)).collect();
     let shown: Box<[CUgraph]> = graphs.iter().map(|body| ptr::without_provenance_mut(body.handle as usize)).collect();
     params.phGraph_out = shown.as_ptr().cast_mut();

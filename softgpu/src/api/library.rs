@@ -1,11 +1,11 @@
 //! Libraries: device code for all contexts, and its kernels.
 
 use super::launch::{known_parameters, told_of_parameters};
-use super::module::{image_at, image_of_file, list, variable};
+use super::module::{finish, image_at, image_of_file, list, variable};
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::contexts::current;
-use crate::state::modules::{Kernel, Library, Log, Module};
+use crate::state::modules::{Image, Kernel, Library, Log, Module, Refused, is_lazy};
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
     CUlibraryOption, CUmodule, CUresult,
@@ -17,7 +17,8 @@ use std::sync::Arc;
 driver_calls! {
     |global: &'static Global|
 
-    /// Loads PTX or a cubin. Of the options, those for texts have an effect.
+    /// Makes a library of PTX or a cubin. Wrong code is refused at its first use, because the driver loads it only then, unless
+    /// CUDA_MODULE_LOADING is EAGER. Of the options, those for texts have an effect.
     fn cuLibraryLoadData[Started](
         library: *mut CUlibrary,
         code: *const c_void,
@@ -30,8 +31,8 @@ driver_calls! {
     ) {
         ensure(!library.is_null() && !code.is_null())?;
         ensure(numLibraryOptions == 0 || !libraryOptions.is_null())?;
-        let image = image_at(code, &Log::of(jitOptions, jitOptionsValues, numJitOptions)?)?;
-        put(library, ptr::without_provenance_mut(Library::load(global, image)? as usize))
+        let log = Log::of(jitOptions, jitOptionsValues, numJitOptions)?;
+        load(global, library, image_at(code), &log)
     }
 
     /// As cuLibraryLoadData, from a file.
@@ -47,8 +48,8 @@ driver_calls! {
     ) {
         ensure(!library.is_null() && !fileName.is_null())?;
         ensure(numLibraryOptions == 0 || !libraryOptions.is_null())?;
-        let image = image_of_file(fileName, &Log::of(jitOptions, jitOptionsValues, numJitOptions)?)?;
-        put(library, ptr::without_provenance_mut(Library::load(global, image)? as usize))
+        let log = Log::of(jitOptions, jitOptionsValues, numJitOptions)?;
+        load(global, library, image_of_file(fileName), &log)
     }
 
     /// Unloads a library, after all work of the contexts that use it.
@@ -166,6 +167,24 @@ driver_calls! {
     ) {
         told_of_parameters(global, find(global, kernel)?.signature(), paramIndex, paramOffset, paramSize)
     }
+}
+
+/// Makes a library of an image. If the image is wrong, its first use says so, unless images are loaded at once.
+///
+/// # Safety
+///
+/// `out` and the places of the log are writable.
+unsafe fn load(global: &Global, out: *mut CUlibrary, image: core::result::Result<Image, Refused>, log: &Log) -> Result {
+    let found = image.as_ref().err().is_none_or(|refused| refused.code != CUresult::CUDA_ERROR_FILE_NOT_FOUND);
+    let (image, refused) = match image {
+        Err(refused) if is_lazy() && found => (Ok(Image::default()), Some(refused)),
+        image => (image, None),
+    };
+    // SAFETY: by this function's contract.
+    let image = Arc::new(unsafe { finish(image, log) }?);
+    let handle = Library::load(global, image, refused)?;
+    // SAFETY: by this function's contract.
+    unsafe { put(out, ptr::without_provenance_mut(handle as usize)) }
 }
 
 fn find(global: &Global, kernel: CUkernel) -> Result<Arc<Kernel>> {

@@ -18,13 +18,13 @@ driver_calls! {
     /// Loads PTX or a cubin from a file. Waits for all work of the context.
     fn cuModuleLoad[Uncaptured](module: *mut CUmodule, fname: *const c_char) {
         ensure(!module.is_null() && !fname.is_null())?;
-        load(global, module, image_of_file(fname, &Log::none()))
+        load(global, module, image_of_file(fname), &Log::none())
     }
 
     /// Loads PTX or a cubin: its kernels and its variables. Waits for all work of the context.
     fn cuModuleLoadData[Uncaptured](module: *mut CUmodule, image: *const c_void) {
         ensure(!module.is_null() && !image.is_null())?;
-        load(global, module, image_at(image, &Log::none()))
+        load(global, module, image_at(image), &Log::none())
     }
 
     /// As cuModuleLoadData. Of the options, those for texts have an effect.
@@ -37,19 +37,21 @@ driver_calls! {
     ) {
         ensure(!module.is_null() && !image.is_null())?;
         let log = Log::of(options, optionValues, numOptions)?;
-        load(global, module, image_at(image, &log))
+        load(global, module, image_at(image), &log)
     }
 
     /// Refuses a fatbin, whose form is not documented. Loads other images as cuModuleLoadData.
     fn cuModuleLoadFatBinary[Uncaptured](module: *mut CUmodule, fatCubin: *const c_void) {
         ensure(!module.is_null() && !fatCubin.is_null())?;
-        load(global, module, image_at(fatCubin, &Log::none()))
+        load(global, module, image_at(fatCubin), &Log::none())
     }
 
     /// Unloads a module after all work of its context. The module of a library stays.
     fn cuModuleUnload[Uncaptured](hmod: CUmodule) {
         let handle = hmod.addr() as u64;
-        ensure(!Module::find(global, handle)?.of_library)?;
+        if Module::find(global, handle)?.of_library {
+            return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
+        }
         let module = global.modules.remove(handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         module.context.synchronize();
         module.unload(global);
@@ -101,10 +103,12 @@ driver_calls! {
 ///
 /// # Safety
 ///
-/// `out` is writable.
-unsafe fn load(global: &Global, out: *mut CUmodule, image: Result<Arc<Image>>) -> Result {
+/// `out` and the places of the log are writable.
+unsafe fn load(global: &Global, out: *mut CUmodule, image: core::result::Result<Image, Refused>, log: &Log) -> Result {
+    // SAFETY: by this function's contract.
+    let image = unsafe { finish(image, log) };
     let context = current(global)?;
-    let handle = Module::load(global, &context, image?)?;
+    let handle = Module::load(global, &context, Arc::new(image?))?;
     context.finish();
     // SAFETY: by this function's contract.
     unsafe { put(out, ptr::without_provenance_mut(handle as usize)) }
@@ -143,22 +147,20 @@ pub(super) unsafe fn list(handles: &[u64], out: *mut *mut c_void, room: c_uint) 
 ///
 /// # Safety
 ///
-/// As for [`bytes_at`]; the places of the log are writable.
-pub(super) unsafe fn image_at(image: *const c_void, log: &Log) -> Result<Arc<Image>> {
+/// As for [`bytes_at`].
+pub(super) unsafe fn image_at(image: *const c_void) -> core::result::Result<Image, Refused> {
     // SAFETY: by this function's contract.
-    unsafe { finish(bytes_at(image.cast()).and_then(kernels::read), log) }.map(Arc::new)
+    kernels::read(unsafe { bytes_at(image.cast()) }?)
 }
 
 /// Reads an image in a file.
 ///
 /// # Safety
 ///
-/// The name is a C string; the places of the log are writable.
-pub(super) unsafe fn image_of_file(name: *const c_char, log: &Log) -> Result<Arc<Image>> {
+/// The name is a C string.
+pub(super) unsafe fn image_of_file(name: *const c_char) -> core::result::Result<Image, Refused> {
     // SAFETY: by this function's contract.
-    let bytes = bytes_of_file(unsafe { CStr::from_ptr(name) });
-    // SAFETY: by this function's contract.
-    unsafe { finish(bytes.and_then(|bytes| kernels::read(&bytes)), log) }.map(Arc::new)
+    kernels::read(&bytes_of_file(unsafe { CStr::from_ptr(name) })?)
 }
 
 pub(super) fn bytes_of_file(name: &CStr) -> core::result::Result<Vec<u8>, Refused> {

@@ -12,35 +12,53 @@ const IF: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND
 const WHILE: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
 const SWITCH: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH;
 
+const CONTEXT: u32 = CUresult::CUDA_ERROR_INVALID_CONTEXT.0;
+
 fn graph(m: &Machine) -> CUgraph {
     let mut graph = ptr::null_mut();
     assert_eq!(cu!(m, cuGraphCreate(&mut graph, 0)), 0);
     graph
 }
 
+fn current(m: &Machine) -> CUcontext {
+    let mut context = ptr::null_mut();
+    assert_eq!(cu!(m, cuCtxGetCurrent(&mut context)), 0);
+    context
+}
+
 fn condition(m: &Machine, graph: CUgraph, value: u32) -> u64 {
     let mut handle = 0;
-    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(&mut handle, graph, ptr::null_mut(), value, 1)), 0);
+    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(&mut handle, graph, current(m), value, 1)), 0);
     handle
 }
 
-/// Adds a conditional node. Returns it with its graphs.
+/// Adds a conditional node in the current context. Returns it with its graphs.
 fn decide(
     m: &Machine,
     graph: CUgraph,
-    after: &[CUgraphNode],
     handle: u64,
     kind: CUgraphConditionalNodeType,
     size: u32,
 ) -> Result<(CUgraphNode, Vec<CUgraph>), u32> {
-    let conditional = CUDA_CONDITIONAL_NODE_PARAMS { handle, type_: kind, size, ..Default::default() };
+    decide_in(m, graph, handle, kind, size, current(m))
+}
+
+fn decide_in(
+    m: &Machine,
+    graph: CUgraph,
+    handle: u64,
+    type_: CUgraphConditionalNodeType,
+    size: u32,
+    ctx: CUcontext,
+) -> Result<(CUgraphNode, Vec<CUgraph>), u32> {
+    let conditional = CUDA_CONDITIONAL_NODE_PARAMS { handle, type_, size, ctx, ..Default::default() };
     let mut words = [0_u64; 32];
     words[0] = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL.0.into();
     let at = words[2..].as_mut_ptr().cast::<CUDA_CONDITIONAL_NODE_PARAMS>();
     // SAFETY: the parameters of a kind begin at the third word.
     unsafe { at.write(conditional) };
     let mut node = ptr::null_mut();
-    match cu!(m, cuGraphAddNode(&mut node, graph, after.as_ptr(), after.len(), words.as_mut_ptr().cast())) {
+    match cu!(m, cuGraphAddNode(&mut node, graph, ptr::null(), 0, words.as_mut_ptr().cast())) {
         // SAFETY: the call wrote the address of as many handles.
         0 => Ok((node, unsafe { std::slice::from_raw_parts((*at).phGraph_out, size as usize) }.to_vec())),
         code => Err(code),
@@ -86,7 +104,7 @@ fn a_condition_selects_the_body() {
         assert_eq!(cu!(m, cuMemsetD8_v2(memory, 0, 8)), 0);
         let graph = graph(&m);
         let handle = condition(&m, graph, value);
-        let (_, bodies) = decide(&m, graph, &[], handle, kind, size).unwrap();
+        let (_, bodies) = decide(&m, graph, handle, kind, size).unwrap();
         for (n, body) in bodies.iter().enumerate() {
             fill(&m, *body, memory + n as u64, n as u32 + 1);
         }
@@ -105,7 +123,7 @@ fn a_body_repeats_while_kernels_want_it_in_each_launch() {
     let context = m.context(0);
     let (memory, stream, outer) = (m.alloc(4), m.stream(1), graph(&m));
     let handle = condition(&m, outer, 1);
-    let (_, bodies) = decide(&m, outer, &[], handle, WHILE, 1).unwrap();
+    let (_, bodies) = decide(&m, outer, handle, WHILE, 1).unwrap();
     count_down(&m, bodies[0], memory, handle);
     let executable = m.ready(outer, 0);
     for start in [5_u32, 1000] {
@@ -123,18 +141,20 @@ fn conditions_and_their_nodes_are_checked() {
     let context = m.context(0);
     let (first, other) = (graph(&m), graph(&m));
     let (mut handle, none) = (0, ptr::null_mut());
-    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(&mut handle, first, none, 1, 2)), 1);
-    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(ptr::null_mut(), first, none, 1, 0)), 1);
+    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(&mut handle, first, context, 1, 2)), 1);
+    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(ptr::null_mut(), first, context, 1, 0)), 1);
+    assert_eq!(cu!(m, cuGraphConditionalHandleCreate(&mut handle, first, none, 1, 0)), CONTEXT);
     let handle = condition(&m, first, 1);
-    assert_eq!(decide(&m, other, &[], handle, IF, 1), Err(1));
-    assert_eq!(decide(&m, first, &[], 77, IF, 1), Err(1));
+    assert_eq!(decide_in(&m, first, handle, IF, 1, none), Err(CONTEXT));
+    assert_eq!(decide(&m, other, handle, IF, 1), Err(1));
+    assert_eq!(decide(&m, first, 77, IF, 1), Err(1));
     for (kind, size) in [(IF, 0), (IF, 3), (WHILE, 2), (SWITCH, 0), (CUgraphConditionalNodeType(7), 1)] {
-        assert_eq!(decide(&m, first, &[], handle, kind, size), Err(1), "{kind:?} {size}");
+        assert_eq!(decide(&m, first, handle, kind, size), Err(1), "{kind:?} {size}");
     }
     let mut executable = ptr::null_mut();
     assert_eq!(cu!(m, cuGraphInstantiateWithFlags(&mut executable, first, 0)), 1);
-    let (node, bodies) = decide(&m, first, &[], handle, IF, 1).unwrap();
-    assert_eq!(decide(&m, first, &[], handle, IF, 1), Err(1));
+    let (node, bodies) = decide(&m, first, handle, IF, 1).unwrap();
+    assert_eq!(decide(&m, first, handle, IF, 1), Err(1));
     let mut kind = CUgraphNodeType(99);
     assert_eq!(cu!(m, cuGraphNodeGetType(node, &mut kind)), 0);
     assert_eq!(kind, CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL);
@@ -162,7 +182,7 @@ fn an_update_takes_another_condition_but_no_other_type() {
     let made = |kind, size, value, byte| {
         let graph = graph(&m);
         let handle = condition(&m, graph, value);
-        let (node, bodies) = decide(&m, graph, &[], handle, kind, size).unwrap();
+        let (node, bodies) = decide(&m, graph, handle, kind, size).unwrap();
         fill(&m, *bodies.last().unwrap(), memory, byte);
         (graph, node)
     };

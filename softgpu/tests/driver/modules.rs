@@ -198,7 +198,10 @@ fn attributes_are_set_within_their_limits() {
     assert_eq!(blocks, 16);
     assert_eq!(most_blocks(128, 100 << 10, &mut blocks), 0);
     assert_eq!(blocks, 2);
-    assert_eq!(most_blocks(257, 0, &mut blocks), 0);
+    // The kernel may not be launched with so many, but the device could run them.
+    assert_eq!(most_blocks(512, 0, &mut blocks), 0);
+    assert_eq!(blocks, 4);
+    assert_eq!(most_blocks(1025, 0, &mut blocks), 0);
     assert_eq!(blocks, 0);
     assert_eq!(most_blocks(0, 0, &mut blocks), 1);
     assert_eq!(cu!(m, cuOccupancyMaxPotentialBlockSize(&mut blocks, &mut size, scale, None, 0, 0)), 0);
@@ -225,7 +228,7 @@ fn a_library_is_loaded_into_each_context_that_uses_it() {
         let (mut module, mut function, mut address, mut managed) = (ptr::null_mut(), ptr::null_mut(), 0, 0);
         assert_eq!(cu!(m, cuLibraryGetModule(&mut module, library)), 0);
         assert_eq!(cu!(m, cuKernelGetFunction(&mut function, kernel)), 0);
-        assert_eq!(cu!(m, cuModuleUnload(module)), 1);
+        assert_eq!(cu!(m, cuModuleUnload(module)), CUresult::CUDA_ERROR_NOT_PERMITTED.0);
         let size = ptr::null_mut();
         assert_eq!(cu!(m, cuLibraryGetGlobal(&mut address, size, library, c"counter".as_ptr())), 0);
         assert_eq!(cu!(m, cuLibraryGetManaged(&mut managed, size, library, c"shared_by_all".as_ptr())), 0);
@@ -249,6 +252,23 @@ fn a_library_is_loaded_into_each_context_that_uses_it() {
 }
 
 #[test]
+fn wrong_code_of_a_library_is_refused_at_its_first_use() {
+    let m = machine(Settings::default());
+    for (code, refusal) in [(c"nonsense", 200), (c".version 8.0\n.entry broken() { ret;", 218)] {
+        let (mut library, none, options) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let code = code.as_ptr().cast();
+        assert_eq!(cu!(m, cuLibraryLoadData(&mut library, code, options, none, 0, ptr::null_mut(), none, 0)), 0);
+        let (mut kernel, mut module, mut address) = (ptr::null_mut(), ptr::null_mut(), 0);
+        assert_eq!(cu!(m, cuLibraryGetKernel(&mut kernel, library, c"broken".as_ptr())), refusal);
+        assert_eq!(cu!(m, cuLibraryGetModule(&mut module, library)), refusal);
+        let size = ptr::null_mut();
+        assert_eq!(cu!(m, cuLibraryGetManaged(&mut address, size, library, c"counter".as_ptr())), refusal);
+        assert_eq!(cu!(m, cuLibraryUnload(library)), 0);
+    }
+    m.finish();
+}
+
+#[test]
 fn arguments_are_checked_by_the_parameters() {
     let m = machine(Settings::default());
     softgpu::register_kernel("scale", |_| Ok(()));
@@ -264,7 +284,7 @@ fn arguments_are_checked_by_the_parameters() {
         let mut extra = [key(1), pointer, key(2), place, key(0)];
         launch(1, none, extra.as_mut_ptr())
     };
-    assert_eq!([28, 29, 32, 40].map(&mut with_size), [1, 0, 0, 1]);
+    assert_eq!([28, 29, 32, 40].map(&mut with_size), [1, 0, 0, CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES.0]);
     assert_eq!(launch(1, none, none), 1);
     let mut value = 0_u64;
     let at: *mut c_void = (&raw mut value).cast();

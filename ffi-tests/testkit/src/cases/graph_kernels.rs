@@ -103,11 +103,13 @@ fn any<T>(kind: CUgraphNodeType, params: T) -> [u64; 32] {
 
 fn conditions(l: &mut Lab) -> Run {
     let (outer, mut handle, none) = (graph(l)?, 0, ptr::null_mut());
-    ask!(l, "no result", cuGraphConditionalHandleCreate(ptr::null_mut(), outer, none, 1, 1));
-    ask!(l, "wrong flags", cuGraphConditionalHandleCreate(&mut handle, outer, none, 1, 8));
-    ask!(l, "handle" => OK, cuGraphConditionalHandleCreate(&mut handle, outer, none, 1, 1));
+    let ctx = l.context;
+    ask!(l, "no result", cuGraphConditionalHandleCreate(ptr::null_mut(), outer, ctx, 1, 1));
+    ask!(l, "wrong flags", cuGraphConditionalHandleCreate(&mut handle, outer, ctx, 1, 8));
+    ask!(l, "no context" => CONTEXT, cuGraphConditionalHandleCreate(&mut handle, outer, ptr::null_mut(), 1, 1));
+    ask!(l, "handle" => OK, cuGraphConditionalHandleCreate(&mut handle, outer, ctx, 1, 1));
     let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    let params = |handle, kind, size| CUDA_CONDITIONAL_NODE_PARAMS { handle, type_: kind, size, ..Default::default() };
+    let params = |handle, type_, size| CUDA_CONDITIONAL_NODE_PARAMS { handle, type_, size, ctx, ..Default::default() };
     let (mut node, before, data) = (ptr::null_mut(), ptr::null(), ptr::null());
     let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
     let while_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
@@ -116,6 +118,7 @@ fn conditions(l: &mut Lab) -> Run {
         ("three graphs", params(handle, if_, 3)),
         ("two graphs of a loop", params(handle, while_, 2)),
         ("an unknown kind", params(handle, CUgraphConditionalNodeType(9), 1)),
+        ("a node without a context", CUDA_CONDITIONAL_NODE_PARAMS { ctx: ptr::null_mut(), ..params(handle, if_, 1) }),
     ] {
         let mut words = any(kind, params);
         ask!(l, label, cuGraphAddNode_v2(&mut node, outer, before, data, 0, words.as_mut_ptr().cast()));
@@ -144,9 +147,9 @@ fn deciding(
     (kind, size): (CUgraphConditionalNodeType, u32),
     (memory, value): (CUdeviceptr, u32),
 ) -> Result<CUgraph, Stop> {
-    let (outer, mut handle, mut node) = (graph(l)?, 0, ptr::null_mut());
-    need!(l, cuGraphConditionalHandleCreate(&mut handle, outer, ptr::null_mut(), 1, 1))?;
-    let params = CUDA_CONDITIONAL_NODE_PARAMS { handle, type_: kind, size, ..Default::default() };
+    let (outer, mut handle, mut node, ctx) = (graph(l)?, 0, ptr::null_mut(), l.context);
+    need!(l, cuGraphConditionalHandleCreate(&mut handle, outer, ctx, 1, 1))?;
+    let params = CUDA_CONDITIONAL_NODE_PARAMS { handle, type_: kind, size, ctx, ..Default::default() };
     let mut words = any(CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL, params);
     let (none, words) = (ptr::null(), words.as_mut_ptr());
     need!(l, cuGraphAddNode_v2(&mut node, outer, none, ptr::null(), 0, words.cast()))?;

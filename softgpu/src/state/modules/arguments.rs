@@ -2,6 +2,7 @@
 
 use super::image::Parameter;
 use crate::call::{Result, ensure};
+use cuda_sys::CUresult;
 use std::ffi::c_void;
 
 /// The values of a kernel's parameters at a launch.
@@ -35,14 +36,18 @@ impl Arguments {
         Ok(this)
     }
 
-    /// Copies the values from a buffer that has all of them. Its size may be rounded up.
+    /// Copies the values from a buffer that has all of them. Its size may be rounded up. A driver accepts a shorter one too:
+    /// the kernel then runs with values that nobody gave.
     ///
     /// # Safety
     ///
     /// The buffer has that size.
     pub(crate) unsafe fn from_buffer(places: &[Parameter], buffer: *const u8, size: usize) -> Result<Self> {
         let mut this = Self::empty(places);
-        ensure(size >= this.bytes.len() && size <= this.bytes.len().next_multiple_of(16))?;
+        ensure(size >= this.bytes.len())?;
+        if size > this.bytes.len().next_multiple_of(16) {
+            return Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
         ensure(!buffer.is_null() || size == 0)?;
         if !this.bytes.is_empty() {
             // SAFETY: by this function's contract, and not longer.

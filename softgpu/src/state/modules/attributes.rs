@@ -152,10 +152,11 @@ impl Shape {
     }
 }
 
-/// How many blocks of some threads, each with some bytes of shared memory, a multiprocessor runs at once.
+/// How many blocks of some threads, each with some bytes of shared memory, a multiprocessor runs at once. As for the driver,
+/// the kernel's own bound of threads does not matter.
 pub(crate) fn blocks_at_once(signature: &Signature, threads: u32, shared: usize) -> u32 {
     use CUdevice_attribute as A;
-    if threads > most_threads(signature) {
+    if threads > limit(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
         return 0;
     }
     let threads = threads.next_multiple_of(limit(A::CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(1));

@@ -1,10 +1,10 @@
 //! Libraries: device code for all contexts, and its kernels.
 
 use super::attributes::Attributes;
-use super::image::{Image, Signature};
+use super::image::{Image, Refused, Signature};
 use super::module::Module;
 use super::variables::{Addresses, place};
-use crate::call::Result;
+use crate::call::{Result, tell};
 use crate::state::Global;
 use crate::state::contexts::Context;
 use crate::state::handle::next_sequence;
@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Library {
     pub(crate) sequence: u64,
     image: Arc<Image>,
+    /// Why its code cannot be loaded, which its first use answers.
+    refused: Option<Refused>,
     /// The handles of its kernels, in the order of the image.
     pub(crate) kernels: Vec<u64>,
     /// Those of its variables that are managed, which all contexts share.
@@ -63,8 +65,8 @@ impl Kernel {
 }
 
 impl Library {
-    /// Makes a library. Returns its handle.
-    pub(crate) fn load(global: &Global, image: Arc<Image>) -> Result<u64> {
+    /// Makes a library: of an image, or of code that is refused. Returns its handle.
+    pub(crate) fn load(global: &Global, image: Arc<Image>, refused: Option<Refused>) -> Result<u64> {
         let managed = place(global, None, &image, vec![None; image.variables.len()])?;
         let sequence = next_sequence();
         let library = global.libraries.handle(sequence);
@@ -80,12 +82,20 @@ impl Library {
             global.kernels.insert(next_sequence(), kernel).0
         };
         let kernels = image.signatures.iter().enumerate().map(kernel).collect();
-        let made = Self { sequence, image, kernels, managed, modules: Mutex::new(Some(HashMap::new())) };
+        let made = Self { sequence, image, refused, kernels, managed, modules: Mutex::new(Some(HashMap::new())) };
         Ok(global.libraries.insert(sequence, made).0)
     }
 
+    /// A library whose code is needed. Fails if that cannot be loaded.
     pub(crate) fn find(global: &Global, handle: u64) -> Result<Arc<Self>> {
-        global.libraries.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+        let library = global.libraries.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+        match &library.refused {
+            Some(refused) => {
+                tell(&refused.text);
+                Err(refused.code)
+            }
+            None => Ok(library),
+        }
     }
 
     /// Frees what the library, which is not in the table any more, has. Waits for the contexts that use it.

@@ -17,6 +17,14 @@ pub(super) const MAGIC: [u8; 4] = *b"\x7fLNK";
 /// The size of what precedes the first input.
 pub(super) const HEADER: usize = 12;
 
+#[derive(Debug, Default)]
+struct Inputs {
+    bytes: Vec<Vec<u8>>,
+    images: Vec<Image>,
+    /// Why the link cannot be completed: two inputs define one name.
+    refused: Option<Refused>,
+}
+
 /// A link under way.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -24,7 +32,7 @@ pub(crate) struct Link {
     pub(crate) context: Arc<Context>,
     /// Where the program wants texts of all its calls.
     pub(crate) log: Log,
-    inputs: Mutex<Vec<(Vec<u8>, Image)>>,
+    inputs: Mutex<Inputs>,
     /// The linked image, which the program reads until the end of the link.
     output: Mutex<Option<Box<[u8]>>>,
 }
@@ -50,28 +58,39 @@ impl Link {
                 "softgpu: what a link has made of several inputs cannot be linked again: link all inputs at once";
             return Err(Refused::new(CUresult::CUDA_ERROR_INVALID_IMAGE, text));
         }
-        let image = read(input)?;
-        lock(&self.inputs).push((input.to_vec(), image));
+        let (image, mut inputs) = (read(input)?, lock(&self.inputs));
+        inputs.images.push(image);
+        if let Err(twice) = join(inputs.images.clone()) {
+            inputs.images.pop();
+            // The code is the driver's.
+            let refused = Refused::new(CUresult::CUDA_ERROR_UNKNOWN, twice.text);
+            inputs.refused = Some(refused.clone());
+            return Err(refused);
+        }
+        inputs.bytes.push(input.to_vec());
         Ok(())
     }
 
-    /// Links the inputs. Returns the address and the size of the linked image, which live as long as the link.
+    /// Links the inputs, once. Returns the address and the size of the linked image, which live as long as the link.
     pub(crate) fn complete(&self) -> Result<(*const u8, usize), Refused> {
         let (mut output, inputs) = (lock(&self.output), lock(&self.inputs));
-        if output.is_none() {
-            join(inputs.iter().map(|(_, image)| image.clone()).collect())?;
-            *output = Some(written(&inputs.iter().map(|(input, _)| &**input).collect::<Vec<_>>()));
+        if output.is_some() {
+            let text = "softgpu: the link is complete already: use the image that the first cuLinkComplete gave";
+            return Err(Refused::new(CUresult::CUDA_ERROR_INVALID_HANDLE, text));
         }
-        let linked = output.as_deref().unwrap_or_default();
+        if let Some(refused) = &inputs.refused {
+            return Err(refused.clone());
+        }
+        let linked = output.insert(written(&inputs.bytes));
         Ok((linked.as_ptr(), linked.len()))
     }
 }
 
 /// The bytes of a linked image: its only input, with a zero that ends PTX, or several inputs.
-fn written(inputs: &[&[u8]]) -> Box<[u8]> {
+fn written(inputs: &[Vec<u8>]) -> Box<[u8]> {
     match inputs {
-        [cubin] if cubin.starts_with(&cubin::MAGIC) => return (*cubin).into(),
-        [text] => return [*text, &[0]].concat().into(),
+        [cubin] if cubin.starts_with(&cubin::MAGIC) => return cubin.as_slice().into(),
+        [text] => return [text, [0].as_slice()].concat().into(),
         _ => {}
     }
     let size = HEADER + inputs.iter().map(|input| 8 + input.len()).sum::<usize>();
@@ -79,7 +98,7 @@ fn written(inputs: &[&[u8]]) -> Box<[u8]> {
     bytes.extend((size as u64).to_le_bytes());
     for input in inputs {
         bytes.extend((input.len() as u64).to_le_bytes());
-        bytes.extend(*input);
+        bytes.extend(input);
     }
     bytes.into()
 }
@@ -154,9 +173,9 @@ mod tests {
     use super::*;
 
     fn linked(inputs: &[&str]) -> Result<Image, Refused> {
-        let inputs: Vec<_> = inputs.iter().map(|input| format!(".version 8.0\n{input}")).collect();
-        join(inputs.iter().map(|input| read(input.as_bytes()).unwrap()).collect())?;
-        read(&written(&inputs.iter().map(String::as_bytes).collect::<Vec<_>>()))
+        let inputs: Vec<_> = inputs.iter().map(|input| format!(".version 8.0\n{input}").into_bytes()).collect();
+        join(inputs.iter().map(|input| read(input).unwrap()).collect())?;
+        read(&written(&inputs))
     }
 
     #[test]
@@ -183,8 +202,8 @@ mod tests {
 
     #[test]
     fn a_linked_image_that_is_cut_off_is_refused() {
-        let inputs: [&[u8]; 2] = [b".version 8.0\n.entry a() {}", b".version 8.0\n.entry b() {}"];
-        let whole = written(&inputs);
+        let inputs = [".version 8.0\n.entry a() {}", ".version 8.0\n.entry b() {}"];
+        let whole = written(&inputs.map(|input| input.as_bytes().to_vec()));
         assert_eq!(read(&whole).unwrap().signatures.len(), 2);
         assert!(read(&whole[..whole.len() - 1]).is_err());
         let mut wrong = whole.clone();

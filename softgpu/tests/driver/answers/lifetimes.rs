@@ -118,6 +118,30 @@ fn a_primary_context_lives_while_it_is_retained() {
 }
 
 #[test]
+fn a_flag_that_every_context_has_is_taken_and_not_returned() {
+    let m = machine(Settings::default());
+    let (context, mut flags) = (m.context(0), 77);
+    assert_eq!(cu!(m, cuCtxSetFlags(8)), 0);
+    assert_eq!((cu!(m, cuCtxGetFlags(&mut flags)), flags), (0, 0));
+    assert_eq!(cu!(m, cuCtxSetFlags(0x14)), 0);
+    assert_eq!((cu!(m, cuCtxGetFlags(&mut flags)), flags), (0, 0x14));
+    assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
+    m.finish();
+}
+
+#[test]
+fn error_texts_are_those_that_programs_match() {
+    let m = machine(Settings::default());
+    for (code, expected) in [(1, c"invalid argument"), (5, c"profiler disabled while using external profiling tool")] {
+        let mut text = ptr::null();
+        assert_eq!(cu!(m, cuGetErrorString(CUresult(code), &mut text)), 0);
+        // SAFETY: the driver returned a static C string.
+        assert_eq!(unsafe { std::ffi::CStr::from_ptr(text) }, expected);
+    }
+    m.finish();
+}
+
+#[test]
 fn an_ended_driver_answers_so() {
     let m = machine(Settings::default());
     softgpu::shut_down(true);

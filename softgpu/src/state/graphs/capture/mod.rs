@@ -4,7 +4,7 @@ mod refusals;
 
 pub(crate) use refusals::{check_context, check_not_captured, check_settled, check_synchronous, check_unsafe, refuse};
 
-use super::graph::{Entry, Graph};
+use super::graph::Graph;
 use super::node::{self, Allocated, Params, Work};
 use crate::call::{Result, ensure};
 use crate::misuse::{self, Misuse};
@@ -295,15 +295,9 @@ fn look_at_all(global: &Global, context: &Arc<Context>) {
     captures.iter().for_each(|capture| capture.look());
 }
 
-/// Whether every node is one of `tips` or precedes one.
+/// Whether every node is one of `tips`, precedes one, or was in the graph before.
 fn reaches_all(capture: &Capture, tips: Vec<u64>) -> bool {
     let entries = capture.graph.entries();
-    let nodes: Vec<u64> = entries.iter().map(|entry| entry.node.sequence).collect();
-    reaches(capture, &entries, tips, &nodes)
-}
-
-/// Whether some nodes are among `tips`, or precede one.
-fn reaches(capture: &Capture, entries: &[Entry], tips: Vec<u64>, nodes: &[u64]) -> bool {
     let before: HashMap<_, _> = entries.iter().map(|entry| (entry.node.sequence, &entry.after)).collect();
     let (mut seen, mut left) = (HashSet::new(), tips);
     while let Some(node) = left.pop() {
@@ -312,7 +306,7 @@ fn reaches(capture: &Capture, entries: &[Entry], tips: Vec<u64>, nodes: &[u64]) 
         }
     }
     seen.extend(capture.before.iter().flatten());
-    nodes.iter().all(|node| seen.contains(node))
+    before.keys().all(|node| seen.contains(node))
 }
 
 /// A stream's capture state. Fails for the legacy stream while a stream captures for which it waits.
@@ -468,24 +462,18 @@ pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
     streams.iter().filter(|stream| Arc::ptr_eq(&stream.context, context)).for_each(|stream| forget(global, stream));
 }
 
-/// Takes a destroyed stream out of its capture, which goes on if other streams have joined its work. If the capture began
-/// on that stream, nobody else could end it.
+/// Takes a destroyed stream out of its capture, which goes on. Its work that no other stream has joined fails the end of the
+/// capture. If the capture began on that stream, nobody else could end it.
 pub(crate) fn forget(global: &Global, stream: &Stream) {
     look(global, stream);
     let captures = &global.captures;
     let Some(mut members) = captures.members() else { return };
-    let Some(Member { capture, tips, .. }) = members.remove(&stream.key()) else { return };
+    let Some(Member { capture, .. }) = members.remove(&stream.key()) else { return };
     captures.count.store(members.len(), Ordering::Release);
     if capture.origin == stream.key() {
         capture.invalidate();
         captures.end(&mut members, &capture);
         drop(members);
         capture.discard(global);
-        return;
-    }
-    let others = members.values().filter(|member| Arc::ptr_eq(&member.capture, &capture));
-    let others = others.flat_map(|member| member.tips.iter().copied()).collect();
-    if !reaches(&capture, &capture.graph.entries(), others, &tips) {
-        capture.invalidate();
     }
 }
