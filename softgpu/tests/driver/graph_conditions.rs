@@ -196,7 +196,7 @@ fn an_update_takes_another_condition_but_no_other_type() {
     for (kind, size) in [(IF, 2), (SWITCH, 3)] {
         let (graph, node) = made(kind, size, 1, 3);
         assert_eq!(cu!(m, cuGraphExecUpdate_v2(executable, graph, &mut info)), 910);
-        let parameters = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        let parameters = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
         assert_eq!((info.result, info.errorNode), (parameters, node));
     }
     assert_eq!(cu!(m, cuGraphExecDestroy(executable)), 0);

@@ -2,8 +2,10 @@
 
 use crate::driver::kernels::PiecesKernels;
 use crate::{Result, Stream};
+use bytemuck::NoUninit;
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;
+use std::borrow::Cow;
 
 /// The pieces of a launch of either kernel.
 const FEW: usize = 168;
@@ -20,7 +22,7 @@ const LEAST: usize = 4 << 10;
 const MOST: usize = 64 << 10;
 
 /// A piece as the kernels expect it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, NoUninit)]
 #[repr(C)]
 pub(super) struct KernelPiece {
     pub to: CUdeviceptr,
@@ -41,9 +43,9 @@ pub(super) unsafe fn copy_by_kernel(kernels: PiecesKernels, pieces: &[KernelPiec
         let parts = &parts[range];
         let (kernel, room) = if parts.len() <= FEW { (kernels.few, FEW) } else { (kernels.many, MANY) };
         let (group, blocks) = shape(parts);
-        let mut parameters = Vec::with_capacity(2 + 3 * room);
+        let mut parameters: Vec<u64> = Vec::with_capacity(2 + 3 * room);
         parameters.extend([parts.len() as u64, group as u64]);
-        parameters.extend(parts.iter().flat_map(|part| [part.to, part.from, part.size]));
+        parameters.extend_from_slice(bytemuck::cast_slice(parts));
         parameters.resize(2 + 3 * room, 0);
         let mut arguments = [parameters.as_mut_ptr().cast()];
         // SAFETY: the only argument has the layout and the size of the kernel's parameter. The rest is this function's contract.
@@ -52,9 +54,12 @@ pub(super) unsafe fn copy_by_kernel(kernels: PiecesKernels, pieces: &[KernelPiec
 }
 
 /// The pieces in parts, of which the blocks have about equally many bytes.
-fn divided(pieces: &[KernelPiece]) -> Vec<KernelPiece> {
+fn divided(pieces: &[KernelPiece]) -> Cow<'_, [KernelPiece]> {
     let bytes: u64 = pieces.iter().map(|piece| piece.size).sum();
     let most = bytes.div_ceil(BLOCKS as u64).next_multiple_of(LEAST as u64).clamp(LEAST as u64, MOST as u64);
+    if pieces.iter().all(|piece| piece.size <= most) {
+        return pieces.into();
+    }
     let parts = |piece: &KernelPiece| {
         let KernelPiece { to, from, size } = *piece;
         let part = move |done| KernelPiece { to: to + done, from: from + done, size: most.min(size - done) };

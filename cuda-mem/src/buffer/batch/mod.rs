@@ -1,6 +1,7 @@
 //! Many copies in one call.
 
 mod launch;
+mod overlap;
 mod way;
 
 use super::copy::check_apart;
@@ -18,6 +19,7 @@ use cuda_sys::{
     CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
 };
 use launch::{KernelPiece, copy_by_kernel};
+use overlap::overlapping;
 use std::collections::BTreeMap;
 use way::{Link, Place, Taken};
 
@@ -220,8 +222,7 @@ impl<'buffers> CopyBatch<'buffers> {
             }
         }
         targets.retain(|target| !target.is_empty());
-        targets.sort_by_key(|target| target.start);
-        if let Some(pair) = targets.windows(2).find(|pair| pair[1].start < pair[0].end) {
+        if let Some(pair) = overlapping(&mut targets) {
             let value = format!("elements {:?} and {:?} of the destination", pair[0], pair[1]);
             let rule = "the copies of a batch are unordered, so they must not overlap";
             return Err(Error::invalid(CALL, "pieces", value, rule));
@@ -248,6 +249,10 @@ impl<'buffers> CopyBatch<'buffers> {
         self.shared.extend(written);
         let link = if near { Link::of(place(destination, context), place(source, context)) } else { Link::Other };
         let (before, mut by_driver) = (self.sizes.len(), Vec::new());
+        self.to.reserve(pieces.len());
+        self.from.reserve(pieces.len());
+        self.sizes.reserve(pieces.len());
+        self.links.reserve(pieces.len());
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
             let (to, from, size) = (destination.address(piece.to), source.address(piece.from), piece.length * unit);
             self.waits |= waits_within(destination.copy_side(), source.copy_side(), size);
@@ -344,7 +349,7 @@ impl<'buffers> CopyBatch<'buffers> {
             }
         }
         // What is left for the driver moves to the front of the arrays.
-        let (mut pieces, mut left) = (Vec::new(), 0);
+        let (mut pieces, mut left) = (Vec::with_capacity(by_kernel.map_or(0, |_| self.sizes.len())), 0);
         for place in 0..self.sizes.len() {
             let (to, from, size) = (self.to[place], self.from[place], self.sizes[place]);
             if by_kernel.is_some_and(|(_, taken)| taken.takes(self.links[place], size)) {

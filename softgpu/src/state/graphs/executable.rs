@@ -102,13 +102,9 @@ impl Step {
             if step.after != other.after {
                 return Err(mismatch(changed, Some(other)));
             }
-            if step.node.work.is_of_memory() {
+            if step.node.work.is_of_memory() || step.decides() != other.decides() {
                 let unsupported = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
                 return Err(mismatch(unsupported, Some(other)));
-            }
-            if step.decides() != other.decides() {
-                let parameters = CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-                return Err(mismatch(parameters, Some(other)));
             }
             let bodies = step.inside.iter().zip(&other.inside);
             let inside = bodies.map(|(inside, other)| Self::update(inside, other)).collect::<Result<_, _>>()?;
