@@ -33,7 +33,7 @@ fn check_release(driver: u32, release: &str) -> Result {
     let release = (major.parse().unwrap_or(0), minor.parse().unwrap_or(0));
     // Each CUDA release until 12.5 brought one release of PTX, and so did each one from 12.7 on.
     let served = match (driver / 1000, driver / 10 % 100) {
-        (cuda, minor @ 6..) if cuda == 12 => (8, minor - 1),
+        (12, minor @ 6..) => (8, minor - 1),
         (cuda, minor) => (cuda - 4, minor),
     };
     if driver >= settings::USUAL || release <= served {
