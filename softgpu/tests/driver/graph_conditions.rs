@@ -186,6 +186,7 @@ fn an_update_takes_another_condition_but_no_other_type() {
         fill(&m, *bodies.last().unwrap(), memory, byte);
         (graph, node)
     };
+    assert_eq!(cu!(m, cuMemsetD8_v2(memory, 0, 8)), 0);
     let executable = m.ready(made(SWITCH, 2, 0, 1).0, 0);
     m.run(executable, stream);
     assert_eq!(m.read(memory, 1), [0]);
