@@ -169,7 +169,7 @@ class Buffer:
         """
         Copies pieces of another buffer to this one, each an offset in this buffer, an offset in `source` and a size. They
         must not overlap in this buffer. They are copied in the order of `stream`, by default the home stream.
-        
+
         By default, "fastest", a kernel copies many small pieces, such as the blocks of a cache, and the driver all others.
         "copy_engines" leaves them all to the driver. "kernel" is the way for small work that must not wait behind large
         copies of other streams; the driver then copies only what the kernel does not reach.
