@@ -12,8 +12,8 @@ use core::ops::Range;
 /// The largest block of host memory. cuMemHostAlloc of this size takes some 30 ms, and a copy of it 1 ms.
 const LARGEST: u64 = 64 << 20;
 
-/// How many pieces are copied between two events: the memory of the pool goes back to the device in such steps, or comes from
-/// it, while the next ones are copied.
+/// How many pieces are saved between two events: the memory of the pool goes back to the device in such steps, while the next
+/// pieces are saved.
 const STEP: usize = 8;
 
 /// Copies of the used bytes of a pool, in order of their addresses.

@@ -1,6 +1,7 @@
 //! Kernels and conditions in graphs, and captures into graphs.
 
 use super::captures::GLOBAL;
+use super::graph_nodes::{graph, ready};
 use super::lab::codes::*;
 use super::lab::{Lab, Run, Stop};
 use cuda_mem::cuda_sys::*;
@@ -15,20 +16,6 @@ cases! {
     Shared parameters_of_any_kind,
     Shared pictures,
     Shared captures_into_graphs,
-}
-
-fn graph(l: &mut Lab) -> Result<CUgraph, Stop> {
-    let mut graph = ptr::null_mut();
-    need!(l, cuGraphCreate(&mut graph, 0))?;
-    l.finally(move |l| drop(call!(l, cuGraphDestroy(graph))));
-    Ok(graph)
-}
-
-fn ready(l: &mut Lab, graph: CUgraph) -> Result<CUgraphExec, Stop> {
-    let mut executable = ptr::null_mut();
-    need!(l, cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
-    l.finally(move |l| drop(call!(l, cuGraphExecDestroy(executable))));
-    Ok(executable)
 }
 
 fn run(l: &mut Lab, label: &str, executable: CUgraphExec) {

@@ -26,14 +26,14 @@ cases! {
 
 const NONE: *const CUgraphNode = ptr::null();
 
-fn graph(l: &mut Lab) -> Result<CUgraph, Stop> {
+pub(super) fn graph(l: &mut Lab) -> Result<CUgraph, Stop> {
     let mut graph = ptr::null_mut();
     need!(l, cuGraphCreate(&mut graph, 0))?;
     l.finally(move |l| drop(call!(l, cuGraphDestroy(graph))));
     Ok(graph)
 }
 
-fn ready(l: &mut Lab, graph: CUgraph) -> Result<CUgraphExec, Stop> {
+pub(super) fn ready(l: &mut Lab, graph: CUgraph) -> Result<CUgraphExec, Stop> {
     let mut executable = ptr::null_mut();
     need!(l, cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
     l.finally(move |l| drop(call!(l, cuGraphExecDestroy(executable))));
