@@ -90,17 +90,26 @@ fn an_owner_does_not_end_on_the_thread_that_releases_streams() -> Outcome {
     alone_with_late_ends(|setup| {
         in_time(setup, |setup| {
             let signals = Signals::new(&setup.context)?;
-            let flag = signals.flag::<u32>(Waiter::Device)?;
+            // Such work may write the word, so the signal is not at rest until it is done.
+            let used_by = |stream: &Stream| -> Result<Flag<u32>, Error> {
+                let flag = signals.flag::<u32>(Waiter::Device)?;
+                flag.store(1);
+                flag.wait_on(stream, Comparison::Equal, 1)?;
+                flag.record_use(stream);
+                Ok(flag)
+            };
             let name = || thread::current().name().map(str::to_owned);
             let (theirs, ended) = owned(&Stream::new(&setup.context)?, name);
             let held = hold(&theirs)?;
-            flag.store(1);
-            flag.wait_on(&theirs, Comparison::Equal, 1)?;
-            // Such work may write the word, so the signal is not at rest.
-            flag.record_use(&theirs);
+            let flag = used_by(&theirs)?;
+            // The thread goes on to look for the sake of another signal: with one part of the work done, the first is at rest.
+            let other = Stream::new(&setup.context)?;
+            let held_longer = hold(&other)?;
+            drop(used_by(&other)?);
             drop((theirs, flag));
             drop(held);
             assert_ne!(ended.recv_timeout(LIMIT)?.as_deref(), Some("cuda-mem signals"));
+            drop(held_longer);
             Ok(())
         })
     })
