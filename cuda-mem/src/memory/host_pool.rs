@@ -47,8 +47,8 @@ impl Context {
     }
 }
 
-/// Whether the driver makes no pool now. Then cuMemHostAlloc provides the memory.
-fn is_refusal(error: &Error) -> bool {
+/// Whether the driver does not have this kind of memory now. Then another call of it may provide the memory.
+pub(super) fn is_refusal(error: &Error) -> bool {
     let passes = error.is_out_of_memory() || error.is_teardown() || is_for_a_capture(error);
     error.driver_code().is_some() && !passes
 }

@@ -37,6 +37,7 @@ pub(crate) mod asleep;
 pub(crate) mod descriptor;
 mod device;
 mod graph;
+mod host_pages;
 mod host_pool;
 mod in_order;
 mod managed;

@@ -282,6 +282,16 @@ impl<O: HostOwner> RegisteredMemory<O> {
         self.inner.lend(size, align_of::<O::Element>(), stream, false)
     }
 
+    /// Takes back what was lent, once the work of `stream` is done or known.
+    ///
+    /// # Safety
+    ///
+    /// As [`MemoryResource::deallocate`].
+    pub(super) unsafe fn give_back(&self, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: this function's contract.
+        unsafe { self.inner.deallocate(block, stream) }
+    }
+
     /// Takes back what was lent and not used.
     pub(crate) fn end_loan(&self) {
         self.inner.state().lent = false;

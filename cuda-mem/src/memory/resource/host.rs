@@ -4,14 +4,42 @@ use crate::Error;
 use cuda_sys::CUresult;
 use std::path::Path;
 
+mod group;
+
 /// Bytes that the system could provide at present.
 pub(crate) fn available_memory() -> Option<usize> {
     available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 fn available_in(meminfo: &str) -> Option<usize> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    figure_in(meminfo, "MemAvailable:")
+}
+
+/// A figure of /proc/meminfo, in bytes.
+fn figure_in(meminfo: &str, name: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
+}
+
+/// Refuses a request for which the system has no room, where it would otherwise kill processes to make some.
+pub(crate) fn check_room(call: &'static str, requested: usize) -> Result<(), Error> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    // Memory of other processes can be swapped out.
+    let swap = figure_in(&meminfo, "SwapFree:").unwrap_or(0);
+    if available_in(&meminfo).is_some_and(|available| requested > available.saturating_add(swap)) {
+        let why = "the host has too little memory: free some, or request less";
+        return Err(no_room(call, requested, why.into()));
+    }
+    match group::room() {
+        Some(room) if requested > room => {
+            let why = format!(
+                "the control group of this process may use {room} bytes more: raise its limit (memory.max; `docker run \
+                 --memory`; resources.limits.memory of a pod), or request less"
+            );
+            Err(no_room(call, requested, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the host has a NUMA node; `None` if the system does not report nodes.
@@ -45,5 +73,6 @@ mod tests {
         assert_eq!(available_in(text), Some(12 << 10));
         assert_eq!(available_in("MemAvailable: x kB"), None);
         assert_eq!(available_in(""), None);
+        assert!(check_room("test", 1).is_ok() && check_room("test", usize::MAX).unwrap_err().is_out_of_memory());
     }
 }

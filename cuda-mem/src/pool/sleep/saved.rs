@@ -9,12 +9,13 @@ use crate::{Buffer, Error, Event, Result, Stream};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 
-/// The largest block of host memory. cuMemHostAlloc of this size takes some 30 ms, and a copy of it 1 ms.
-const LARGEST: u64 = 64 << 20;
+/// The largest block of host memory. `PinnedMemory` locks the pages of such a block in 13 ms, 30 times as fast as those of
+/// smaller ones. A copy of it takes 5 ms.
+const LARGEST: u64 = 256 << 20;
 
 /// How many pieces are saved between two events: the memory of the pool goes back to the device in such steps, while the next
 /// pieces are saved.
-const STEP: usize = 8;
+const STEP: usize = 2;
 
 /// Copies of the used bytes of a pool, in order of their addresses.
 #[derive(Debug)]

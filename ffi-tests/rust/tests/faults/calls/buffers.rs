@@ -17,6 +17,16 @@ use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
 use std::sync::Arc;
 use testkit::{pattern, same};
 
+/// Page-locked memory so large that it is registered.
+pub fn large_pinned_memory(driver: &Driver) -> Outcome {
+    const SIZE: usize = 256 << 20;
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let mut buffer = Buffer::<u8, _>::uninit(&PinnedMemory::new(&context), SIZE, &stream)?;
+    testkit::fill_on(&mut buffer, SIZE - 10.., 5, &stream)?;
+    Ok(buffer.close().map_err(|refused| refused.error)?)
+}
+
 /// Every operation of cuda-mem on mapped memory, in one run.
 pub fn mapped_memory(driver: &Driver) -> Outcome {
     let device = driver.device(0)?;

@@ -8,7 +8,7 @@ mod exporter;
 mod peers;
 mod pools;
 
-use buffers::{buffers, interchange, mapped_buffers, mapped_memory, sharing, streams, strided_copies, virtual_memory};
+use buffers::{buffers, interchange, large_pinned_memory, mapped_buffers, mapped_memory, sharing, streams, strided_copies, virtual_memory};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
@@ -226,6 +226,12 @@ fn pools_that_others_capture_survive_a_fault_at_every_call() -> Outcome {
 fn sharing_survives_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("sharing", sharing).map(drop)
+}
+
+#[test]
+fn large_pinned_memory_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("large pinned memory", large_pinned_memory).map(drop)
 }
 
 #[test]

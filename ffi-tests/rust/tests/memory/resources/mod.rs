@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "what tests have in common panics as they do")]
 
 mod host;
+mod large;
 mod managed;
 mod old_drivers;
 mod pools;
