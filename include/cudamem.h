@@ -149,6 +149,8 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_NO_ACCESS 19
 /** The call needs memory of a pool that sleeps. Wake the pool first (cudamem_pool_wake). */
 #define CUDAMEM_ERROR_ASLEEP 20
+/** The program's callback for progress canceled the call. Nothing is left of it. */
+#define CUDAMEM_ERROR_CANCELED 21
 
 /**
  * Returns the name of a status, such as "CUDAMEM_ERROR_DRIVER", or "CUDAMEM_ERROR_UNKNOWN" for a value that this
@@ -749,6 +751,14 @@ cudamem_status cudamem_set_slow_wait_limit(double seconds);
 #define CUDAMEM_ACCESS_HOST 2
 /** The driver moves the memory between the two. */
 #define CUDAMEM_ACCESS_MANAGED 4
+
+/**
+ * The library calls this function while it allocates, on the allocating thread, with the bytes that are done and the bytes
+ * of the allocation. user is the program's pointer. A result other than 0 cancels the allocation
+ * (CUDAMEM_ERROR_CANCELED), of which nothing is left. The function must not unwind.
+ */
+typedef int32_t (*cudamem_progress_callback)(size_t done, size_t total, void *user);
+
 /** How a driver pool is made. Zeros are the defaults. */
 typedef struct {
     /** sizeof(cudamem_driver_pool_options). */
@@ -796,13 +806,27 @@ typedef struct {
 cudamem_status cudamem_resource_create_device(cudamem_context context, cudamem_resource *resource);
 
 /**
- * Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, the memory comes from
- * a pool of the driver, and a free waits for nothing. With the flag, or on drivers before CUDA 12.6, it comes from
- * cuMemHostAlloc: allocating is slow, and freeing waits for the device.
+ * Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, blocks below 256 MiB
+ * come from a pool of the driver, and their free waits for nothing. Larger ones are huge pages that several threads make
+ * and the driver locks, in a ninth of the time that cuMemHostAlloc takes; their free waits for the device. With the flag,
+ * or on drivers before CUDA 12.6, memory comes from cuMemHostAlloc: allocating is slow, and freeing waits for the device.
  */
 cudamem_status cudamem_resource_create_pinned(cudamem_context context,
                                               uint32_t flags,
                                               cudamem_resource *resource);
+
+/**
+ * As cudamem_resource_create_pinned, and calls progress during each allocation from 256 MiB on, some 100 times for each
+ * GiB. The first half of the bytes is done when the pages exist, the second when they are locked. progress and user must
+ * stay valid until the resource and its last buffer have ended.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if progress is NULL.
+ */
+cudamem_status cudamem_resource_create_pinned_with_progress(cudamem_context context,
+                                                            uint32_t flags,
+                                                            cudamem_progress_callback progress,
+                                                            void *user,
+                                                            cudamem_resource *resource);
 
 /**
  * Makes a resource of managed memory, which the driver moves between device and host. flags is 0 or

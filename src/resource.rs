@@ -5,12 +5,15 @@
 //! handle before them.
 
 use crate::call::{self, Options, Out, Outcome, destroy, drop_object, fill, invalid, object, options, out, run};
+use crate::callbacks::Callback;
 use crate::device::device;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
 use crate::made::new_resource;
 use crate::status::cudamem_status;
+use core::ffi::c_void;
 use core::mem::size_of;
+use core::ops::ControlFlow;
 use cuda_mem::MappedMemory;
 use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::ResourceHandle;
@@ -38,9 +41,10 @@ pub extern "C" fn cudamem_resource_create_device(
 /// reads very slow.
 pub const CUDAMEM_PINNED_WRITE_COMBINED: u32 = 1;
 
-/// Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, the memory comes from
-/// a pool of the driver, and a free waits for nothing. With the flag, or on drivers before CUDA 12.6, it comes from
-/// cuMemHostAlloc: allocating is slow, and freeing waits for the device.
+/// Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, blocks below 256 MiB
+/// come from a pool of the driver, and their free waits for nothing. Larger ones are huge pages that several threads make
+/// and the driver locks, in a ninth of the time that cuMemHostAlloc takes; their free waits for the device. With the flag,
+/// or on drivers before CUDA 12.6, memory comes from cuMemHostAlloc: allocating is slow, and freeing waits for the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_pinned(
     context: cudamem_context,
@@ -49,12 +53,50 @@ pub extern "C" fn cudamem_resource_create_pinned(
 ) -> cudamem_status {
     run("cudamem_resource_create_pinned", || {
         let resource = out("resource", resource)?;
-        call::check_flags("flags", flags, CUDAMEM_PINNED_WRITE_COMBINED)?;
-        let mut settings = PinnedOptions::default();
-        settings.write_combined = flags & CUDAMEM_PINNED_WRITE_COMBINED != 0;
+        let settings = pinned_options(flags)?;
         resource.write(new_resource(PinnedMemory::with_options(&*object("context", context)?, settings))?);
         Ok(())
     })
+}
+
+/// The library calls this function while it allocates, on the allocating thread, with the bytes that are done and the bytes
+/// of the allocation. user is the program's pointer. A result other than 0 cancels the allocation
+/// (CUDAMEM_ERROR_CANCELED), of which nothing is left. The function must not unwind.
+pub type cudamem_progress_callback = Option<extern "C" fn(done: usize, total: usize, user: *mut c_void) -> i32>;
+
+/// As cudamem_resource_create_pinned, and calls progress during each allocation from 256 MiB on, some 100 times for each
+/// GiB. The first half of the bytes is done when the pages exist, the second when they are locked. progress and user must
+/// stay valid until the resource and its last buffer have ended.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if progress is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_create_pinned_with_progress(
+    context: cudamem_context,
+    flags: u32,
+    progress: cudamem_progress_callback,
+    user: *mut c_void,
+    resource: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_create_pinned_with_progress", || {
+        let resource = out("resource", resource)?;
+        let settings = pinned_options(flags)?;
+        let function = progress.ok_or_else(|| invalid("progress", "NULL", "it must be a function"))?;
+        let callback = Callback { function, user };
+        let progress = move |done, total| match callback.call(|function, user| function(done, total, user)) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        let context = object("context", context)?;
+        resource.write(new_resource(PinnedMemory::on_progress(&context, settings, progress))?);
+        Ok(())
+    })
+}
+
+fn pinned_options(flags: u32) -> Outcome<PinnedOptions> {
+    call::check_flags("flags", flags, CUDAMEM_PINNED_WRITE_COMBINED)?;
+    let mut options = PinnedOptions::default();
+    options.write_combined = flags & CUDAMEM_PINNED_WRITE_COMBINED != 0;
+    Ok(options)
 }
 
 /// A flag of cudamem_resource_create_managed: kernels may use the memory only after it was attached to a stream, and

@@ -61,9 +61,11 @@ pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 18;
 pub const CUDAMEM_ERROR_NO_ACCESS: cudamem_status = 19;
 /// The call needs memory of a pool that sleeps. Wake the pool first (cudamem_pool_wake).
 pub const CUDAMEM_ERROR_ASLEEP: cudamem_status = 20;
+/// The program's callback for progress canceled the call. Nothing is left of it.
+pub const CUDAMEM_ERROR_CANCELED: cudamem_status = 21;
 
 /// The name of each status, in the order of the numbers.
-const NAMES: [&CStr; 21] = [
+const NAMES: [&CStr; 22] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
     c"CUDAMEM_ERROR_LOAD",
@@ -85,6 +87,7 @@ const NAMES: [&CStr; 21] = [
     c"CUDAMEM_ERROR_DESCRIPTOR",
     c"CUDAMEM_ERROR_NO_ACCESS",
     c"CUDAMEM_ERROR_ASLEEP",
+    c"CUDAMEM_ERROR_CANCELED",
 ];
 
 /// The status of an error of cuda-mem.
@@ -109,6 +112,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::Sleep(SleepError::Asleep { .. }) => CUDAMEM_ERROR_ASLEEP,
         Error::Sleep(SleepError::Busy { .. }) => CUDAMEM_ERROR_TIMED_OUT,
         Error::Sleep(_) => CUDAMEM_ERROR_INVALID_ARGUMENT,
+        Error::Canceled { .. } => CUDAMEM_ERROR_CANCELED,
         Error::Load(_) => CUDAMEM_ERROR_LOAD,
         Error::MissingSymbol(_) => CUDAMEM_ERROR_MISSING_SYMBOL,
         Error::Driver(_) | Error::NoSuchDevice { .. } => CUDAMEM_ERROR_DRIVER,
@@ -176,7 +180,7 @@ mod tests {
         assert_eq!(name(CUDAMEM_ERROR_DESCRIPTOR), "CUDAMEM_ERROR_DESCRIPTOR");
         assert_eq!(name(CUDAMEM_ERROR_NO_ACCESS), "CUDAMEM_ERROR_NO_ACCESS");
         assert_eq!(name(CUDAMEM_ERROR_ASLEEP), "CUDAMEM_ERROR_ASLEEP");
-        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_ASLEEP);
+        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_CANCELED);
         assert_eq!((name(-1), name(i32::MAX)), ("CUDAMEM_ERROR_UNKNOWN".into(), "CUDAMEM_ERROR_UNKNOWN".into()));
     }
 
@@ -194,6 +198,7 @@ mod tests {
         assert_eq!(closed(ChannelError::Broken { call: "t" }), CUDAMEM_ERROR_CHANNEL);
         assert_eq!(status_of(&DescriptorError::Forged { call: "t" }.into()), CUDAMEM_ERROR_DESCRIPTOR);
         let sleep = |error: SleepError| status_of(&error.into());
+        assert_eq!(status_of(&Error::Canceled { call: "t" }), CUDAMEM_ERROR_CANCELED);
         assert_eq!(sleep(SleepError::Asleep { call: "t", address: None }), CUDAMEM_ERROR_ASLEEP);
         assert_eq!(sleep(SleepError::Busy { call: "t", waits: "".into() }), CUDAMEM_ERROR_TIMED_OUT);
         assert_eq!(sleep(SleepError::Awake { call: "t" }), CUDAMEM_ERROR_INVALID_ARGUMENT);

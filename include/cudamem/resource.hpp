@@ -23,6 +23,13 @@ public:
         return detail::make<resource>(cudamem_resource_create_pinned, context.get(), flags);
     }
 
+    /// As `pinned`, and tells `progress` of large allocations. A result other than 0 cancels one.
+    static result<resource> pinned_with_progress(const context &context, cudamem_progress_callback progress,
+                                                 void *user = nullptr, std::uint32_t flags = 0)
+    {
+        return detail::make<resource>(cudamem_resource_create_pinned_with_progress, context.get(), flags, progress, user);
+    }
+
     static result<resource> managed(const context &context, std::uint32_t flags = 0)
     {
         return detail::make<resource>(cudamem_resource_create_managed, context.get(), flags);

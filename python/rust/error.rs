@@ -4,6 +4,8 @@ use crate::names::in_python;
 use cuda_mem::pool::SleepError;
 use cuda_mem::{Error, Refused};
 use pyo3::prelude::*;
+use std::cell::Cell;
+use std::ops::ControlFlow;
 
 /// What a method returns. `?` turns an error of cuda-mem into its exception.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -68,7 +70,28 @@ fn class_of(error: &Error) -> &'static str {
     }
 }
 
+thread_local! {
+    /// The exception by which a function of the program canceled a call on this thread.
+    static CANCELED_BY: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Calls a function of the program within a call of cuda-mem. Its exception cancels the call, which then raises it.
+pub fn cancels_by(function: impl FnOnce(Python<'_>) -> PyResult<()>) -> ControlFlow<()> {
+    match Python::attach(function) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(exception) => {
+            CANCELED_BY.set(Some(exception));
+            ControlFlow::Break(())
+        }
+    }
+}
+
 fn failed(error: &Error) -> Failure {
+    if let Error::Canceled { .. } = error
+        && let Some(exception) = CANCELED_BY.take()
+    {
+        return Failure(exception);
+    }
     failed_as(class_of(error), error)
 }
 

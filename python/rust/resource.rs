@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::buffer_protocol::readable;
 use crate::context::{Context, context_of};
 use crate::drop_errors;
-use crate::error::{Outcome, refused};
+use crate::error::{Outcome, cancels_by, refused, shown};
 use crate::signals;
 use crate::stream::with_stream;
 use cuda_mem::mapped::CoherencePolicy;
@@ -118,18 +118,33 @@ pub struct PinnedMemory;
 
 #[pymethods]
 impl PinnedMemory {
-    /// `write_combined` memory is written fast and read slowly by the CPU.
+    /// `write_combined` memory is written fast and read slowly by the CPU. `progress(done, total)` is called in bytes while
+    /// 256 MiB or more are allocated: the first half is done when the pages exist, the second when they are locked. An
+    /// exception from it cancels the allocation and is raised there.
     #[new]
-    #[pyo3(signature = (context = None, *, write_combined = false))]
+    #[pyo3(signature = (context = None, *, write_combined = false, progress = None))]
     fn new(
         py: Python<'_>,
         context: Option<&Bound<'_, PyAny>>,
         write_combined: bool,
+        progress: Option<Bound<'_, PyAny>>,
     ) -> Outcome<PyClassInitializer<Self>> {
+        if let Some(progress) = progress.as_ref().filter(|progress| !progress.is_callable()) {
+            return Err(refused(format!("progress is {}, but it must be callable", shown(progress))));
+        }
         let context = context_of(py, context)?;
         let mut options = PinnedOptions::default();
         options.write_combined = write_combined;
-        Ok(MemoryResource::init(Self, memory::PinnedMemory::with_options(&context, options), &context))
+        let source = match progress.map(Bound::unbind) {
+            None => memory::PinnedMemory::with_options(&context, options),
+            Some(progress) => {
+                let hear = move |done: usize, total: usize| {
+                    cancels_by(|py| progress.call1(py, (done, total)).map(drop))
+                };
+                memory::PinnedMemory::on_progress(&context, options, hear)
+            }
+        };
+        Ok(MemoryResource::init(Self, source, &context))
     }
 }
 

@@ -54,6 +54,32 @@ def test_pieces_are_copied_by_each_way(source: cuda_mem.MemoryResource) -> None:
         two.copy_pieces(one, [(63, 0, 2)])
 
 
+def test_progress_of_large_memory_ends_at_its_size() -> None:
+    size, seen = 256 << 20, []
+    memory = cuda_mem.PinnedMemory(progress=lambda done, total: seen.append((done, total)))
+    memory.allocate(1000).close()
+    assert seen == []
+    with memory.allocate(size) as buffer:
+        buffer.fill(b"xy", offset=size - 4)
+        assert buffer.to_bytes(size - 4, 4) == b"xyxy"
+    assert seen[-1] == (size, size) and all(done <= total == size for done, total in seen)
+
+
+def test_an_exception_of_the_progress_cancels_and_is_raised() -> None:
+    class Enough(Exception):
+        pass
+
+    def hear(done: int, total: int) -> None:
+        raise Enough(f"{done <= total}")
+
+    memory = cuda_mem.PinnedMemory(progress=hear)
+    for _ in range(2):
+        with pytest.raises(Enough, match="True"):
+            memory.allocate(256 << 20)
+    with pytest.raises(cuda_mem.ArgumentError, match="progress is 3"):
+        cuda_mem.PinnedMemory(progress=3)
+
+
 def test_values_of_all_widths_fill_memory() -> None:
     buffer = cuda_mem.DeviceMemory().allocate(32)
     for width in (1, 2, 4, 8, 16):

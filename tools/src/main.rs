@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             cli::BenchCommand::Copy(options) => bench::copy::run(&options),
             cli::BenchCommand::Latency(options) => bench::copy::run_latency(&options),
             cli::BenchCommand::Peers(options) => bench::peers::run(&options),
+            cli::BenchCommand::Pinned(options) => bench::pinned::run(&options),
             cli::BenchCommand::Remote(options) => bench::remote::run(&options),
             cli::BenchCommand::Signal(options) => bench::signal::run(&options),
         },

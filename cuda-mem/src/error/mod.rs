@@ -223,6 +223,13 @@ pub enum Error {
         message: Box<str>,
     },
 
+    /// The program canceled the call by its answer to a report of progress. Nothing is left of the call.
+    #[error("{call}: the program canceled the call")]
+    Canceled {
+        /// The function.
+        call: &'static str,
+    },
+
     /// A stream captures a graph, so the work would only be recorded, or the call would disturb the capture.
     #[error("{call}: {why}")]
     Capturing {

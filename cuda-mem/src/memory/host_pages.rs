@@ -6,9 +6,9 @@
 use super::HostOwner;
 use super::pinned::PAGE;
 use super::resource::host::{check_room, no_room};
-use crate::Result;
 use crate::error::callback::call_through;
-use core::ops::Range;
+use crate::{Error, Result};
+use core::ops::{ControlFlow, Range};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::io;
@@ -23,8 +23,8 @@ const MOST_THREADS: usize = 16;
 /// Nodes from this number on are left to the system.
 const MOST_NODES: u32 = u64::BITS - 1;
 
-/// What hears of the progress: how many bytes are done, of how many. An error cancels the work.
-pub(super) type Progress<'hearer> = &'hearer dyn Fn(usize, usize) -> Result<()>;
+/// What hears of the progress: how many bytes are done, of how many. It may cancel the work.
+pub(super) type Progress<'hearer> = &'hearer dyn Fn(usize, usize) -> ControlFlow<()>;
 
 /// A mapping of anonymous memory, all of whose pages exist. Its drop gives them back.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl HostPages {
     ///
     /// # Errors
     ///
-    /// There is not so much memory. `progress` returned an error, which is the result. No page is left then.
+    /// There is not so much memory; `progress` canceled. No page is left then.
     pub fn new(call: &'static str, size: usize, node: Option<i32>, progress: Progress<'_>) -> Result<Self> {
         let length = size.checked_next_multiple_of(PAGE).filter(|length| *length <= isize::MAX as usize - HUGE_PAGE);
         let Some(length) = length else {
@@ -136,7 +136,7 @@ impl HostPages {
             }
             while let Some(done) = touch_next() {
                 // The second half is the registration.
-                call_through(|| progress(done.min(size) / 2, size))?;
+                report(call, progress, done.min(size) / 2, size)?;
             }
             Ok(())
         })?;
@@ -178,6 +178,18 @@ impl Drop for HostPages {
             // SAFETY: the mapping is ours, and its user has ended.
             unsafe { unmap(self.start.as_ptr(), self.length) };
         }
+    }
+}
+
+/// Tells of the progress.
+///
+/// # Errors
+///
+/// The program cancels the call.
+pub(super) fn report(call: &'static str, progress: Progress<'_>, done: usize, total: usize) -> Result<()> {
+    match call_through(|| progress(done, total)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Canceled { call }),
     }
 }
 
@@ -242,7 +254,7 @@ mod tests {
         let seen = Mutex::new(Vec::new());
         let hear = |done, total| {
             seen.lock().unwrap().push((done, total));
-            Ok(())
+            ControlFlow::Continue(())
         };
         let size = 3 * PIECE + 100;
         let mut pages = HostPages::new("test", size, Some(0), &hear).unwrap();
@@ -258,10 +270,9 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri does not know the advice")]
-    fn an_error_of_the_hearer_cancels() {
-        let cancel = |_, _| Err(crate::Error::Foreign { resource: "the hearer", message: "enough".into() });
-        let error = HostPages::new("test", 4 * PIECE, None, &cancel).unwrap_err();
-        assert_eq!(error.to_string(), "the hearer failed: enough");
+    fn a_hearer_cancels_by_its_answer_or_by_a_panic() {
+        let error = HostPages::new("test", 4 * PIECE, None, &|_, _| ControlFlow::Break(())).unwrap_err();
+        assert_eq!(error, Error::Canceled { call: "test" });
         let panic = |_, _| panic!("planted");
         let outcome = std::panic::catch_unwind(|| HostPages::new("test", 4 * PIECE, None, &panic).map(drop));
         assert!(outcome.is_err());
@@ -270,7 +281,7 @@ mod tests {
     #[test]
     fn sizes_beyond_the_address_space_are_refused() {
         for size in [usize::MAX, isize::MAX as usize, 1 << 60] {
-            let error = HostPages::new("test", size, None, &|_, _| Ok(())).unwrap_err();
+            let error = HostPages::new("test", size, None, &|_, _| ControlFlow::Continue(())).unwrap_err();
             assert!(error.is_out_of_memory(), "{error}");
         }
     }

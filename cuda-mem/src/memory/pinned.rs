@@ -1,6 +1,6 @@
 //! Page-locked host memory.
 
-use super::host_pages::HostPages;
+use super::host_pages::{HostPages, report};
 use super::host_pool;
 use super::in_order::free_in_order;
 use super::pool::free_after_end;
@@ -8,7 +8,6 @@ use super::registered::{RegisterOptions, RegisteredMemory};
 use crate::cpu::host_copy::store_fence;
 use crate::driver::context::HostPool;
 use crate::error::call;
-use crate::error::callback::call_through;
 use crate::lifetime::waiting::{Target, watched};
 use crate::locks::Mutex;
 use crate::memory::resource::{
@@ -18,6 +17,7 @@ use crate::memory::resource::{
 };
 use crate::{Context, Error, Feature, Result, Stream, Support};
 use core::fmt;
+use core::ops::ControlFlow;
 use core::ptr;
 use cuda_sys::{
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr, CUresult,
@@ -122,7 +122,7 @@ struct PinnedMemoryResource {
     large: Mutex<HashMap<CUdeviceptr, RegisteredMemory<HostPages>>>,
 }
 
-type Hearer = dyn Fn(usize, usize) -> Result<()> + Send + Sync;
+type Hearer = dyn Fn(usize, usize) -> ControlFlow<()> + Send + Sync;
 
 impl PinnedMemory {
     /// Page-locked memory that all contexts may use, allocated in this one.
@@ -137,15 +137,15 @@ impl PinnedMemory {
 
     /// As [`with_options`](Self::with_options), and calls `progress` during each allocation from 256 MiB on, with the bytes that
     /// are done and the bytes of the allocation. The allocating thread calls it, some 100 times for each GiB. The first half of
-    /// the bytes is done when the pages exist, the second when they are locked. An error cancels the allocation, which returns
-    /// it, and so does a panic.
+    /// the bytes is done when the pages exist, the second when they are locked. `Break` cancels the allocation
+    /// ([`Error::Canceled`]), and so does a panic, which goes on to the caller.
     ///
     /// ```
     /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::{HostBuffer, memory::{PinnedMemory, PinnedOptions}};
     /// let bar = |done, total| {
     ///     eprint!("\r{} of {} MiB", done >> 20, total >> 20);
-    ///     Ok(())
+    ///     std::ops::ControlFlow::Continue(())
     /// };
     /// let source = PinnedMemory::on_progress(&context, PinnedOptions::default(), bar);
     /// let buffer = HostBuffer::<f32>::uninit(&source, 64 << 20)?; // 256 MiB
@@ -154,7 +154,7 @@ impl PinnedMemory {
     pub fn on_progress(
         context: &Context,
         options: PinnedOptions,
-        progress: impl Fn(usize, usize) -> Result<()> + Send + Sync + 'static,
+        progress: impl Fn(usize, usize) -> ControlFlow<()> + Send + Sync + 'static,
     ) -> Self {
         Self::made(context, options, Some(Box::new(progress)))
     }
@@ -179,7 +179,8 @@ impl PinnedMemoryResource {
             return Ok(None);
         }
         self.context.make_room(&CALL, size)?;
-        let progress = |done, total| self.progress.as_ref().map_or(Ok(()), |hearer| hearer(done, total));
+        let progress =
+            |done, total| self.progress.as_ref().map_or(ControlFlow::Continue(()), |hearer| hearer(done, total));
         let pages = HostPages::new(CALL, size, device.numa_node()?, &progress)?;
         let memory = match RegisteredMemory::new(&self.context, pages, options) {
             Ok(memory) => memory,
@@ -190,7 +191,7 @@ impl PinnedMemoryResource {
             Err(refused) if host_pool::is_refusal(&refused.error) => return Ok(None),
             Err(refused) => return Err(refused.error),
         };
-        call_through(|| progress(size, size))?;
+        report(CALL, &progress, size, size)?;
         let block = memory.lend_all(stream)?.with_size(size).fresh();
         self.large.lock().insert(block.device_pointer(), memory);
         Ok(Some(block))

@@ -139,11 +139,49 @@ static void memory_that_is_out(struct rig rig)
     OK(cudamem_resource_destroy(device));
 }
 
+/* Progress of a large allocation of page-locked memory. */
+struct progress {
+    int calls, cancel_at;
+    size_t last;
+};
+
+static int on_progress(size_t done, size_t total, void *user)
+{
+    struct progress *progress = user;
+    CHECK(total == (size_t)256 << 20 && done <= total && done >= progress->last / 2);
+    progress->last = done;
+    return ++progress->calls == progress->cancel_at;
+}
+
+static void progress_of_large_memory(struct rig rig)
+{
+    const size_t size = (size_t)256 << 20;
+    struct progress progress = {0};
+    cudamem_resource pinned, none;
+    cudamem_buffer buffer;
+    char seen[2] = {0};
+    FAILS(cudamem_resource_create_pinned_with_progress(rig.context, 0, NULL, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_resource_create_pinned_with_progress(rig.context, 2, on_progress, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_resource_create_pinned_with_progress(rig.context, 0, on_progress, &progress, &pinned));
+    OK(cudamem_buffer_allocate(pinned, size, rig.stream, &buffer));
+    CHECK(progress.calls > 1 && progress.last == size);
+    OK(cudamem_buffer_write(buffer, size - 2, "ab", 2));
+    OK(cudamem_buffer_read(buffer, size - 2, seen, 2));
+    CHECK(seen[0] == 'a' && seen[1] == 'b');
+    OK(cudamem_buffer_destroy(buffer));
+    progress = (struct progress){.cancel_at = 1};
+    FAILS(cudamem_buffer_allocate(pinned, size, rig.stream, &buffer), CUDAMEM_ERROR_CANCELED);
+    SAYS("canceled");
+    CHECK(progress.calls == 1);
+    OK(cudamem_resource_destroy(pinned));
+}
+
 void case_callbacks(void)
 {
     logs();
     struct rig rig = rig_open();
     drop_errors(rig);
+    progress_of_large_memory(rig);
     memory_that_is_out(rig);
     rig_close(rig);
 }

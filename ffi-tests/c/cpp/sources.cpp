@@ -211,6 +211,15 @@ void memory_by_address()
     pinned.free(words, 100, nullptr);
     CHECK(is_refused([&] { pinned.free(words, 100, nullptr); }));
     CHECK(is_refused([&] { cudamem::resource::device(context).allocate(1, 1, both, nullptr); }));
+
+    // Large memory whose progress is canceled.
+    const auto cancel = [](std::size_t, std::size_t total, void *user) {
+        *static_cast<std::size_t *>(user) = total;
+        return 1;
+    };
+    std::size_t total = 0;
+    const auto large = cudamem::resource::pinned_with_progress(context, cancel, &total);
+    CHECK(is_refused([&] { large.allocate(std::size_t{256} << 20, 1, both, nullptr); }) && total == std::size_t{256} << 20);
 }
 
 static void graphs_and_copies(const cudamem::context &context, const cudamem::stream &stream)

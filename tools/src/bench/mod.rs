@@ -4,6 +4,7 @@ mod clock;
 pub(crate) mod copy;
 mod machine;
 pub(crate) mod peers;
+pub(crate) mod pinned;
 pub(crate) mod pool;
 pub(crate) mod remote;
 pub(crate) mod signal;

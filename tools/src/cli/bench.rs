@@ -25,6 +25,8 @@ pub(crate) enum BenchCommand {
     Latency(BenchLatencyOptions),
     /// Measures copies between devices, and draws the rates of all pairs
     Peers(BenchPeersOptions),
+    /// Measures page-locking of host memory, beside cuMemHostAlloc
+    Pinned(BenchPinnedOptions),
     /// Measures messages of device memory to another program and back, beside a plain loop over a socket
     Remote(BenchRemoteOptions),
     /// Measures the latency of signals between the CPU, streams and running kernels
@@ -264,4 +266,31 @@ JSON (fields are only ever added):
 pub(crate) struct BenchSignalOptions {
     #[command(flatten)]
     pub(crate) run: BenchRun,
+}
+
+const BENCH_PINNED_AFTER: &str = "\
+Examples:
+  cuda-mem bench pinned
+  cuda-mem bench pinned --size 64G
+
+The driver locks one buffer in one call, which stops most calls of other threads. Several buffers let them go on between.
+A bar on standard error shows the progress, if that is a terminal.
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (fields are only ever added):
+  ok, error    whether all was measured, and if not, why
+  software, device_name, driver, cuda
+  bytes        the size
+  rows         for each way: way, allocate_s, free_s, and longest_call_ms: the longest time that another thread needed meanwhile
+               to mark an event";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_PINNED_AFTER)]
+pub(crate) struct BenchPinnedOptions {
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
+    /// How much memory is locked at once; by default 16 GiB, or 256 MiB in a brief run
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<NonZeroUsize>,
 }

@@ -4,8 +4,8 @@ mod bench;
 mod shell;
 
 pub(crate) use bench::{
-    Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPeersOptions, BenchPoolOptions,
-    BenchRemoteOptions, BenchRun, BenchSignalOptions,
+    Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPeersOptions, BenchPinnedOptions,
+    BenchPoolOptions, BenchRemoteOptions, BenchRun, BenchSignalOptions,
 };
 pub(crate) use shell::{CompletionsOptions, ManOptions};
 

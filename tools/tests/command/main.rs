@@ -5,6 +5,7 @@ mod common;
 mod copies;
 mod general;
 mod peers;
+mod pinned;
 mod pools;
 mod remote;
 mod signal;

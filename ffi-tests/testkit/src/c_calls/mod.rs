@@ -241,7 +241,7 @@ impl Calls<'_> {
     }
 
     fn count(&mut self, status: cudamem_status) -> bool {
-        assert!((0..=CUDAMEM_ERROR_ASLEEP).contains(&status), "status {status}");
+        assert!((0..=CUDAMEM_ERROR_CANCELED).contains(&status), "status {status}");
         assert_ne!(status, CUDAMEM_ERROR_PANIC, "{}", last_message());
         *(if status == CUDAMEM_SUCCESS { &mut self.tally.succeeded } else { &mut self.tally.refused }) += 1;
         status == CUDAMEM_SUCCESS

@@ -56,10 +56,7 @@ mod tests {
         };
         assert_eq!(paths("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
         assert_eq!(paths("0::/\n"), ["/sys/fs/cgroup"]);
-        assert_eq!(
-            paths("5:cpu:/x\n4:memory,hugetlb:/x\n"),
-            ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]
-        );
+        assert_eq!(paths("5:cpu:/x\n4:memory,hugetlb:/x\n"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
         assert!(paths("nonsense\n").is_empty());
     }
 

@@ -8,7 +8,10 @@ mod exporter;
 mod peers;
 mod pools;
 
-use buffers::{buffers, interchange, large_pinned_memory, mapped_buffers, mapped_memory, sharing, streams, strided_copies, virtual_memory};
+use buffers::{
+    buffers, interchange, large_pinned_memory, mapped_buffers, mapped_memory, sharing, streams, strided_copies,
+    virtual_memory,
+};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};

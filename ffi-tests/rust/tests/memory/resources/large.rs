@@ -5,6 +5,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{PinnedMemory, PinnedOptions, ResourceHandle};
 use cuda_mem::{Buffer, Error, HostBuffer};
 use softgpu::Fault;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use testkit::Setup;
@@ -68,7 +69,7 @@ fn progress_of_large_memory_ends_at_its_size() {
             let seen = seen.clone();
             move |done, total| {
                 seen.lock().unwrap().push((done, total));
-                Ok(())
+                ControlFlow::Continue(())
             }
         };
         let source = PinnedMemory::on_progress(&setup.context, PinnedOptions::default(), hear);
@@ -84,18 +85,15 @@ fn progress_of_large_memory_ends_at_its_size() {
 }
 
 #[test]
-fn an_error_of_the_progress_leaves_no_memory() {
+fn a_canceled_allocation_leaves_no_memory() {
     alone(|setup, stream| {
         let before = resident();
         for from in [0, SIZE] {
-            let cancel = move |done: usize, _| match done >= from {
-                true => Err(Error::Foreign { resource: "the bar", message: "enough".into() }),
-                false => Ok(()),
-            };
+            let cancel = move |done, _| if done >= from { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             let source = PinnedMemory::on_progress(&setup.context, PinnedOptions::default(), cancel);
             let error = Buffer::<u8, _>::uninit(&source, SIZE, stream).unwrap_err();
-            assert_eq!(error.to_string(), "the bar failed: enough");
-            let panic = move |done: usize, _| if done >= from { panic!("planted") } else { Ok(()) };
+            assert_eq!(error, Error::Canceled { call: "PinnedMemory::allocate" });
+            let panic = move |done, _| if done >= from { panic!("planted") } else { ControlFlow::Continue(()) };
             let source = PinnedMemory::on_progress(&setup.context, PinnedOptions::default(), panic);
             let outcome = catch_unwind(AssertUnwindSafe(|| Buffer::<u8, _>::uninit(&source, SIZE, stream).map(drop)));
             assert!(outcome.is_err());
