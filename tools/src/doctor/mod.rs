@@ -9,6 +9,7 @@ mod device;
 mod driver;
 mod environment;
 mod finding;
+mod host_memory;
 mod mapped;
 mod render;
 mod stand_in;
@@ -51,6 +52,7 @@ fn probe(rates: bool, sink: &mut dyn FnMut(Message)) {
         }
         device::probe_all(&mut out, driver, &vulkan);
     }
+    host_memory::probe(&mut out);
     ucx::probe(&mut out);
     stand_in::probe(&mut out, driver.as_ref());
     out.end();
