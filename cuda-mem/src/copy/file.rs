@@ -151,7 +151,8 @@ impl<'file> FileRange<'file> {
                 }
                 Ok(_) => FileAnswer::Nothing,
                 Err(libc::EAGAIN) if call == FileCall::Cached => FileAnswer::Nothing,
-                Err(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) if call != FileCall::Plain => {
+                // EFAULT: the system cannot look up the pages of this memory, as it must for direct reads.
+                Err(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::EFAULT) if call != FileCall::Plain => {
                     FileAnswer::Unsupported
                 }
                 Err(code) => return Err(self.refused("pread", code)),
