@@ -6,7 +6,7 @@ use super::job::{CpuCopy, Job};
 use super::machine::SharedEngine;
 use super::method::{CopyMethod, DeviceSide, Direction, HostSide, Route};
 use super::profile::MachineProfile;
-use super::staged;
+use super::staged::{self, HostBytes};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
@@ -383,7 +383,7 @@ impl CopyEngine {
             stream.synchronize()?;
         }
         let job = Job { sides, device: place.device, stream };
-        let mut lane = staged::run(&job, method, &self.inner.threads, &self.inner.staging)?;
+        let mut lane = staged::run(&job, HostBytes::Memory, method, &self.inner.threads, &self.inner.staging)?;
         // After a copy from the device, all slots are free.
         lane.settle()
     }

@@ -1,4 +1,4 @@
-//! Copies between the host and a device, each by the fastest method.
+//! Copies between the host and a device, each by the fastest method, and reads of files into device memory.
 //!
 //! Which method is the fastest depends on the size and on the memory. A CPU store reaches mapped memory in 0.1 us; a
 //! driver copy takes 5 us. Small reads of mapped memory need streaming loads of the CPU, reads of more than some
@@ -31,6 +31,8 @@
 mod builder;
 mod choice;
 mod engine;
+mod file;
+mod file_calls;
 mod host_memory;
 mod job;
 mod link;
@@ -41,6 +43,7 @@ mod ordered;
 mod pieces;
 mod profile;
 mod rates;
+mod read_file;
 mod scatter;
 mod shares;
 mod staged;
@@ -48,6 +51,7 @@ mod staging;
 mod threads;
 mod typical;
 
+pub use crate::error::{FileError, FileErrorCause};
 pub use builder::{CopyEngineBuilder, CopyOptions, StagingOptions};
 pub use engine::CopyEngine;
 pub use links::{HostLinks, HostLinksOptions};

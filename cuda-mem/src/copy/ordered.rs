@@ -3,7 +3,7 @@
 use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
 use super::method::{CopyMethod, Direction};
-use super::staged;
+use super::staged::{self, HostBytes};
 use super::staging::Lease;
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::host_copy;
@@ -70,7 +70,13 @@ impl CopyEngine {
         let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         let job = Job { sides, device: place.device, stream };
-        let mut lane = staged::run(&job, CopyMethod::Staged { threads }, &self.inner.threads, &self.inner.staging)?;
+        let mut lane = staged::run(
+            &job,
+            HostBytes::Memory,
+            CopyMethod::Staged { threads },
+            &self.inner.threads,
+            &self.inner.staging,
+        )?;
         // The stream may capture meanwhile, so an error waits for the copies and not for the stream.
         memory.order_after(stream).inspect_err(|_| drop(lane.settle()))
     }

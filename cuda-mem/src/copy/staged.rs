@@ -1,5 +1,5 @@
 //! Copies through page-locked staging. The device's copy engine moves large pieces between device memory and slots,
-//! while threads copy small parts between the slots and host memory.
+//! while threads copy small parts between the slots and host memory, or read them from a file.
 //!
 //! Threads claim parts in order. Slots are reused: in *round* `r`, slot `number` holds piece `r * slots + number`. The
 //! thread that finishes the last part of a piece hands the slot back to the driver. So threads never wait for each
@@ -8,12 +8,14 @@
 //! The threads are the program's, so only the calls that queue a piece enter the stream's gate. A capture may begin between
 //! two pieces. Then the next piece is refused, and the copy fails.
 
+use super::file::{DIRECT_BLOCK, FileRange};
 use super::job::Job;
 use super::method::{CopyMethod, Direction};
 use super::staging::{Lease, Staging, StagingSlot};
 use super::threads::ThreadPool;
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::callback::or_undo;
+use crate::lifetime::waiting::{self, Target};
 use crate::locks::Mutex;
 use crate::{Error, Result};
 use core::ops::Range;
@@ -43,14 +45,30 @@ fn pieces(direction: Direction) -> usize {
 
 /// The smallest part, in bytes.
 const SMALLEST_PART: usize = 32 << 10;
+/// The smallest part of a file, in bytes: disks give little for less.
+const SMALLEST_PART_OF_FILE: usize = 256 << 10;
+/// How long a thread sleeps while others still read the last bytes of a slot from a file.
+const NAP: Duration = Duration::from_micros(50);
 /// From this size on the CPU's copies bypass its caches: cached stores would fetch each line first, usually from
 /// another CPU's cache, and evict everything else.
 const STREAMING_FROM: usize = 512 << 10;
 
+/// Where the host side of a copy is.
+#[derive(Clone, Copy)]
+pub(super) enum HostBytes<'copy> {
+    /// In memory: the host side of the job's `sides`.
+    Memory,
+    /// In a file, from which a copy to the device reads.
+    File(&'copy FileRange<'copy>),
+}
+
 /// The division of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StagedPlan {
+    /// In bytes, with the skew.
     size: usize,
+    /// The bytes of the first piece that come before the copy's: pieces of a file begin at its blocks.
+    skew: usize,
     /// Bytes that the driver copies at once.
     piece: usize,
     /// Bytes that a thread copies at once.
@@ -64,7 +82,21 @@ impl StagedPlan {
         let piece =
             (size / pieces(direction)).max(smallest_piece(direction)).next_multiple_of(4096).min(slot_size).min(size);
         let part = piece.div_ceil(threads).max(SMALLEST_PART).next_multiple_of(64).min(piece);
-        Self { size, piece, part }
+        Self { size, skew: 0, piece, part }
+    }
+
+    /// As [`new`](Self::new), for a file, whose parts but the last are whole blocks if the slots are.
+    fn of_file(size: usize, skew: usize, threads: usize, slot_size: usize) -> Self {
+        let plan = Self::new(size + skew, Direction::ToDevice, threads, slot_size);
+        let part = plan.part.max(SMALLEST_PART_OF_FILE).next_multiple_of(DIRECT_BLOCK).min(plan.piece);
+        Self { skew, part, ..plan }
+    }
+
+    /// The range of the copy's bytes that a piece holds, and where in its slot they begin.
+    fn bytes(&self, number: usize) -> (Range<usize>, usize) {
+        let piece = self.piece(number);
+        let begin = piece.start.max(self.skew);
+        (begin - self.skew..piece.end - self.skew, begin - piece.start)
     }
 
     fn pieces(&self) -> usize {
@@ -114,6 +146,7 @@ const STORED: u8 = 2;
 
 struct Staged<'copy> {
     job: &'copy Job<'copy>,
+    host: HostBytes<'copy>,
     plan: StagedPlan,
     turns: Vec<SharedSlot<'copy>>,
     /// The next part to claim.
@@ -134,13 +167,23 @@ unsafe impl Sync for Staged<'_> {}
 
 /// Copies by [`CopyMethod::Staged`] or [`CopyMethod::Mixed`]. Returns the staging, whose last pieces may still be in
 /// progress. After an error or a panic, none is.
-pub(super) fn run(job: &Job<'_>, method: CopyMethod, threads: &ThreadPool, staging: &Staging) -> Result<Lease> {
+pub(super) fn run(
+    job: &Job<'_>,
+    host: HostBytes<'_>,
+    method: CopyMethod,
+    threads: &ThreadPool,
+    staging: &Staging,
+) -> Result<Lease> {
     // Threads at the staging, including the calling thread, and threads that store.
     let (filling, storing) = match method {
         CopyMethod::Mixed { storing, staging } => (usize::from(staging), usize::from(storing)),
         _ => (method.threads(), 0),
     };
-    let plan = StagedPlan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
+    let (size, slot_size) = (job.sides.size, staging.slot_size());
+    let plan = match host {
+        HostBytes::Memory => StagedPlan::new(size, job.sides.direction, filling, slot_size),
+        HostBytes::File(file) => StagedPlan::of_file(size, file.skew(), filling, slot_size),
+    };
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
     let turn = |(number, slot): (usize, _)| SharedSlot::new(slot, plan.parts(number));
@@ -148,6 +191,7 @@ pub(super) fn run(job: &Job<'_>, method: CopyMethod, threads: &ThreadPool, stagi
     let takers = if storing > 0 { (0..plan.pieces()).map(|_| AtomicU8::new(FREE)).collect() } else { vec![] };
     let copy = Staged {
         job,
+        host,
         plan,
         turns,
         next: AtomicUsize::new(0),
@@ -161,7 +205,8 @@ pub(super) fn run(job: &Job<'_>, method: CopyMethod, threads: &ThreadPool, stagi
     let work = || {
         let outcome = match joined.fetch_add(1, Ordering::Relaxed) {
             0 => copy.help(false),
-            number if number < filling => copy.help(true),
+            // A disk takes longer than a thread's patience, so threads that read a file stay.
+            number if number < filling => copy.help(matches!(host, HostBytes::Memory)),
             _ => {
                 copy.store();
                 Ok(())
@@ -174,7 +219,7 @@ pub(super) fn run(job: &Job<'_>, method: CopyMethod, threads: &ThreadPool, stagi
     };
     // A small copy has fewer parts than there are threads. `CU_STREAM_PER_THREAD` names another stream on each thread.
     let alone = job.stream.raw() == CU_STREAM_PER_THREAD;
-    let helpers = if alone { 0 } else { (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1) };
+    let helpers = if alone { 0 } else { (storing + filling - 1).min(plan.size.div_ceil(plan.part) - 1) };
     let run = || {
         if job.sides.direction == Direction::FromDevice {
             (0..used).try_for_each(|piece| copy.give(piece))?;
@@ -241,11 +286,11 @@ impl<'copy> Staged<'copy> {
 
     /// Hands a piece to the driver: to send the slot's bytes, or to fill the slot.
     fn give(&self, piece: usize) -> Result<()> {
-        let (turn, range) = (self.turn(piece), self.plan.piece(piece));
+        let (turn, (range, begin)) = (self.turn(piece), self.plan.bytes(piece));
         let device = self.job.device + range.start as CUdeviceptr;
         turn.with(|slot| match self.job.sides.direction {
             // SAFETY: the piece lies within the device side; the job's contract covers the rest.
-            Direction::ToDevice => unsafe { slot.send(device, range.len(), self.job.stream) },
+            Direction::ToDevice => unsafe { slot.send(begin, device, range.len(), self.job.stream) },
             Direction::FromDevice => {
                 slot.wait()?;
                 // SAFETY: as above.
@@ -307,10 +352,13 @@ impl<'copy> Staged<'copy> {
                     return Ok(());
                 }
                 waits_since = waits_since.or_else(|| Some(Instant::now()));
-                if impatient {
-                    std::thread::yield_now()
-                } else {
-                    core::hint::spin_loop()
+                match self.host {
+                    _ if !impatient => core::hint::spin_loop(),
+                    HostBytes::Memory => std::thread::yield_now(),
+                    HostBytes::File(_) => {
+                        let _watched = waiting::enter(&"reads of other parts of a file", Target::THREAD);
+                        waiting::nap(NAP);
+                    }
                 }
                 continue;
             }
@@ -326,20 +374,27 @@ impl<'copy> Staged<'copy> {
     /// Copies a part that this thread has claimed. The thread that copies the last part of a piece hands the slot back.
     fn copy_part(&self, piece: usize, range: Range<usize>) -> Result<()> {
         let (turn, begin) = (self.turn(piece), self.plan.piece(piece).start);
-        // SAFETY: the part lies within the host side and the slot, no other thread uses it, and staging does not
-        // overlap the host side. The device has written what is read from a slot.
-        unsafe {
-            let (host, slot) = (self.job.sides.host.add(range.start), turn.memory.add(range.start - begin));
-            let (from, to) = match self.job.sides.direction {
-                Direction::ToDevice => (host.cast_const(), slot),
-                Direction::FromDevice => (slot.cast_const(), host),
-            };
-            if self.streaming {
-                // `store` fences before `left` below publishes the part.
-                host_copy::store(from, to, range.len());
-            } else {
-                core::ptr::copy_nonoverlapping(from, to, range.len());
-            }
+        // SAFETY: the part lies within the slot, and no other thread uses it.
+        let slot = unsafe { turn.memory.add(range.start - begin) };
+        match self.host {
+            // SAFETY: as above. A file that is read directly has slots of whole blocks, so a part that is not ends its
+            // piece, and its last block lies within the slot.
+            HostBytes::File(file) => unsafe { file.read(slot, range) }?,
+            // SAFETY: as above, and the part lies within the host side, which staging does not overlap. The device has
+            // written what is read from a slot.
+            HostBytes::Memory => unsafe {
+                let host = self.job.sides.host.add(range.start);
+                let (from, to) = match self.job.sides.direction {
+                    Direction::ToDevice => (host.cast_const(), slot),
+                    Direction::FromDevice => (slot.cast_const(), host),
+                };
+                if self.streaming {
+                    // `store` fences before `left` below publishes the part.
+                    host_copy::store(from, to, range.len());
+                } else {
+                    core::ptr::copy_nonoverlapping(from, to, range.len());
+                }
+            },
         }
         // AcqRel: the last thread sees what the other threads copied.
         if turn.left.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -407,13 +462,37 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn pieces_of_a_file_give_each_byte_once_and_begin_at_blocks(
+            size in 1usize..9 << 20, skew in 0..DIRECT_BLOCK, threads in 1usize..17, blocks in 1usize..600,
+        ) {
+            let slot = blocks * DIRECT_BLOCK;
+            let plan = StagedPlan::of_file(size, skew, threads, slot);
+            let mut at = 0;
+            for piece in 0..plan.pieces() {
+                let (range, begin) = plan.bytes(piece);
+                prop_assert!(range.start == at && !range.is_empty() && begin + range.len() <= slot);
+                prop_assert_eq!(range.start + skew - begin, plan.piece(piece).start);
+                at = range.end;
+            }
+            prop_assert_eq!(at, size);
+            let mut number = 0;
+            while let Some((piece, part)) = plan.part(number) {
+                prop_assert!(part.start.is_multiple_of(DIRECT_BLOCK));
+                prop_assert!(part.len().is_multiple_of(DIRECT_BLOCK) || part.end == plan.piece(piece).end);
+                number += 1;
+            }
+        }
+    }
+
     #[test]
     fn staged_plan_splits_only_large_copies_among_threads() {
         let plan = |size, threads, slot| StagedPlan::new(size, Direction::ToDevice, threads, slot);
-        assert_eq!(plan(1 << 20, 4, 2 << 20), StagedPlan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
-        assert_eq!(plan(1 << 28, 8, 2 << 20), StagedPlan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });
+        assert_eq!(plan(1 << 20, 4, 2 << 20), StagedPlan { size: 1 << 20, skew: 0, piece: 512 << 10, part: 128 << 10 });
+        assert_eq!(plan(1 << 28, 8, 2 << 20), StagedPlan { size: 1 << 28, skew: 0, piece: 2 << 20, part: 256 << 10 });
         assert_eq!(StagedPlan::new(1 << 20, Direction::FromDevice, 8, 2 << 20).pieces(), 1);
-        assert_eq!(plan(100, 8, 1 << 20), StagedPlan { size: 100, piece: 100, part: 100 });
+        assert_eq!(plan(100, 8, 1 << 20), StagedPlan { size: 100, skew: 0, piece: 100, part: 100 });
         assert_eq!(plan(1 << 20, 2, 1000).pieces(), 1049);
     }
 }

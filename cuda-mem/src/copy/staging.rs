@@ -71,15 +71,15 @@ impl StagingSlot {
         Ok(!self.under_way || beside_captures(self.event.context().driver(), is_done)?)
     }
 
-    /// Queues a copy of the first `size` bytes to a device.
+    /// Queues a copy of `size` bytes from byte `begin` on to a device.
     ///
     /// # Safety
     ///
     /// The destination is valid for `size` bytes until the work on `stream` is done.
-    pub unsafe fn send(&mut self, to: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
-        debug_assert!(size <= self.memory.len());
+    pub unsafe fn send(&mut self, begin: usize, to: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+        debug_assert!(begin + size <= self.memory.len());
         // SAFETY: this function's contract; nobody touches the slot until its event has passed.
-        self.use_with(stream, |from| unsafe { copy(to, from, size, stream) })
+        self.use_with(stream, |slot| unsafe { copy(to, slot + begin as CUdeviceptr, size, stream) })
     }
 
     /// Queues a copy from a device to the first `size` bytes.

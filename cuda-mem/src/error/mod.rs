@@ -13,6 +13,7 @@ mod damage;
 mod descriptor;
 mod dlpack;
 pub(crate) mod drop_errors;
+mod file;
 pub(crate) mod forked;
 mod frame;
 mod peer;
@@ -42,6 +43,7 @@ pub use damage::{Damage, DamagedPlace};
 #[cfg(feature = "sharing")]
 pub use descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId};
 pub use dlpack::DlpackError;
+pub use file::{FileError, FileErrorCause};
 #[doc(hidden)]
 pub use forked::check_not_forked;
 pub(crate) use forked::{forked, note_loading, unless_forked};
@@ -332,6 +334,10 @@ pub enum Error {
     )]
     InsideHostFunction,
 
+    /// A range of a file was not read.
+    #[error(transparent)]
+    File(Box<FileError>),
+
     /// The operating system refused a call.
     #[error("{call} failed: {}{}", std::io::Error::from_raw_os_error(*code), system::advice(call, *code))]
     System {
@@ -366,6 +372,12 @@ impl From<LoadError> for Error {
 impl From<MissingSymbol> for Error {
     fn from(error: MissingSymbol) -> Self {
         Error::MissingSymbol(Box::new(error))
+    }
+}
+
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Self {
+        Error::File(Box::new(error))
     }
 }
 
@@ -451,6 +463,8 @@ cuda_sys::debug_as_display!(
     ArrayInterfaceError,
     ArrowError,
     DlpackError,
+    FileError,
+    crate::error::FileErrorCause,
     FrameError,
     PeerError,
     SignalError,

@@ -20,6 +20,13 @@ pub(super) fn advice(call: &str, code: i32) -> &'static str {
             ": a file exists at this path: another listener is alive (Channel::connect then succeeds), or a process that \
              was killed has left the file: remove it"
         }
+        ("pread", libc::EBADF) => ": open the file for reading",
+        ("pread", libc::EIO) => {
+            ": the disk, or the server of the file, cannot read these bytes: look at the kernel's log"
+        }
+        ("open", libc::EINVAL) => {
+            ": the descriptor was opened with O_DIRECT, and the file cannot be opened again without it"
+        }
         _ => "",
     }
 }

@@ -1,6 +1,7 @@
 //! Copies: the engine, pieces, readers and writers.
 
 mod copies;
+mod files;
 mod io;
 mod links;
 mod pieces;
