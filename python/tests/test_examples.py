@@ -156,7 +156,7 @@ runpy.run_path({path!r}, run_name="__main__")
 
 
 def test_compare_runs_all_programs() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*compare.PROGRAMS, "compare", "report"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*compare.PROGRAMS, "compare", "load_safetensors", "report"}
 
 
 def test_compare_reads_the_line_of_figures() -> None:

@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_an_exception(path: Path, tmp_path: Path) -> None
         (TypeError, lambda: reader.read(None)),
         (io.UnsupportedOperation, lambda: reader.read(io.BytesIO(b"no descriptor"))),
         (OverflowError, lambda: reader.read(path, -1)),
-        (TypeError, lambda: reader.read(path, memory=3)),  # type: ignore[arg-type]
+        (TypeError, lambda: reader.read(path, memory=3)),
         (TypeError, lambda: reader.read(path, stream=3)),
         (TypeError, lambda: cuda_mem.FileReader("cuda")),
     )
