@@ -11,11 +11,14 @@ use crate::engine_profile;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_engine;
+use crate::handles::{cudamem_resource, cudamem_stream};
 use crate::status::cudamem_status;
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::size_of;
+use cuda_mem::Error;
 use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, HostSide, StagingOptions};
-use cuda_mem_dynamic::{with_buffer, with_buffer_mut};
+use cuda_mem_dynamic::{Memory, with_buffer, with_buffer_mut};
+use std::os::fd::BorrowedFd;
 
 handle_type!(cudamem_engine: CopyEngine);
 
@@ -269,6 +272,42 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
                 Some(options) => engine.read_with(buffer, offset, destination, options),
             })
         })?)
+    })
+}
+
+/// Allocates size bytes and fills them with the bytes of a file from byte offset on. file is a descriptor that is open for
+/// reading; its position does not matter and does not change. stream becomes the buffer's home stream, as in
+/// cudamem_buffer_allocate. When the call returns, the bytes are in the memory, and the file may change or end. There is a
+/// buffer only after a complete read.
+///
+/// The engine's threads read the file into page-locked staging, from which the device copies. What is in the page cache comes
+/// from there; the rest comes from the disk past the page cache, and does not fill it.
+///
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if the file is shorter; CUDAMEM_ERROR_INVALID_ARGUMENT if it is a directory, a pipe or
+/// a socket, if the resource is of another device, or if the stream captures a graph; CUDAMEM_ERROR_SYSTEM if the file
+/// cannot be read.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_engine_read_file(
+    engine: cudamem_engine,
+    file: c_int,
+    offset: u64,
+    size: usize,
+    resource: cudamem_resource,
+    stream: cudamem_stream,
+    buffer: Out<'_, cudamem_buffer>,
+) -> cudamem_status {
+    run("cudamem_engine_read_file", || {
+        let buffer = out("buffer", buffer)?;
+        if file < 0 {
+            return Err(invalid("file", file.to_string(), "it must be a descriptor of an open file"));
+        }
+        // SAFETY: it is not -1. The header requires that it stays open during the call; the system refuses others.
+        let file = unsafe { BorrowedFd::borrow_raw(file) };
+        let (engine, resource) = (object("engine", engine)?, object("resource", resource)?);
+        let stream = object("stream", stream)?;
+        let read = || Ok::<_, Error>(Memory::new(resource.read_file(&engine, file, offset, size, &stream)?));
+        buffer.write(call::new_handle_with(read)?);
+        Ok(())
     })
 }
 

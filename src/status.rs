@@ -6,6 +6,7 @@
 use crate::message;
 use core::ffi::{CStr, c_char};
 use cuda_mem::Error;
+use cuda_mem::copy::FileErrorCause;
 use cuda_mem::frames::FrameError;
 use cuda_mem::ipc::ChannelError;
 use cuda_mem::pool::SleepError;
@@ -121,6 +122,11 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::OutOfRange { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
         Error::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
         Error::System { .. } => CUDAMEM_ERROR_SYSTEM,
+        Error::File(error) => match error.cause {
+            FileErrorCause::OutOfRange { .. } | FileErrorCause::Ended { .. } => CUDAMEM_ERROR_OUT_OF_RANGE,
+            FileErrorCause::System { .. } => CUDAMEM_ERROR_SYSTEM,
+            _ => CUDAMEM_ERROR_INVALID_ARGUMENT,
+        },
         Error::Panicked { .. } => CUDAMEM_ERROR_PANIC,
         // No resource of a C program is foreign.
         Error::Foreign { .. } => CUDAMEM_ERROR_UNSUPPORTED,

@@ -3,12 +3,14 @@
 use cuda_mem::adaptor::{
     Aligned, FailureInjection, Fallback, Guarded, Limit, Logging, Recording, Retry, Statistics, Tracking,
 };
+use cuda_mem::copy::CopyEngine;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DriverPool, GraphMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory,
 };
 use cuda_mem::pool::{Addresses, Pool, RingPool};
 use cuda_mem::{Buffer, MappedMemory, Result, Stream};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 /// A concrete type of resource.
@@ -131,6 +133,26 @@ impl Source {
                 _ => Buffer::uninit_assumed(&self.shared, size, stream),
             }
         }
+    }
+
+    /// Allocates `size` bytes, and fills them from a file by [`CopyEngine::read_file`].
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate) and [`CopyEngine::read_file`]. The memory is then freed.
+    pub fn read_file(
+        &self,
+        engine: &CopyEngine,
+        file: impl AsFd,
+        offset: u64,
+        size: usize,
+        stream: &Stream,
+    ) -> Result<Buffer<u8, Any>> {
+        let memory = match &self.resource {
+            Resource::Pool(pool) => Buffer::uninit(pool, size, stream),
+            _ => Buffer::uninit(&self.shared, size, stream),
+        }?;
+        Ok(engine.read_file(file, offset, memory)?)
     }
 
     /// The resource's memory by address.

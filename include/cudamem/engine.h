@@ -124,6 +124,27 @@ cudamem_status cudamem_engine_read_buffer(cudamem_engine engine,
                                           size_t size,
                                           const cudamem_copy_options *options);
 
+/**
+ * Allocates size bytes and fills them with the bytes of a file from byte offset on. file is a descriptor that is open for
+ * reading; its position does not matter and does not change. stream becomes the buffer's home stream, as in
+ * cudamem_buffer_allocate. When the call returns, the bytes are in the memory, and the file may change or end. There is a
+ * buffer only after a complete read.
+ *
+ * The engine's threads read the file into page-locked staging, from which the device copies. What is in the page cache comes
+ * from there; the rest comes from the disk past the page cache, and does not fill it.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_RANGE if the file is shorter; CUDAMEM_ERROR_INVALID_ARGUMENT if it is a directory, a pipe or
+ * a socket, if the resource is of another device, or if the stream captures a graph; CUDAMEM_ERROR_SYSTEM if the file
+ * cannot be read.
+ */
+cudamem_status cudamem_engine_read_file(cudamem_engine engine,
+                                        int file,
+                                        uint64_t offset,
+                                        size_t size,
+                                        cudamem_resource resource,
+                                        cudamem_stream stream,
+                                        cudamem_buffer *buffer);
+
 /** Destroys an engine and frees its staging. The null handle is allowed. */
 cudamem_status cudamem_engine_destroy(cudamem_engine engine);
 

@@ -108,6 +108,13 @@ public:
         return read(buffer.untyped(), offset * sizeof(Value), destination.data(), destination.size_bytes());
     }
 
+    /// A new buffer with `size` bytes of a file, which is open for reading, from `offset` on.
+    result<buffer> read_file(int file, std::uint64_t offset, std::size_t size, const resource &resource,
+                             const stream &stream) const
+    {
+        return detail::make<buffer>(cudamem_engine_read_file, get(), file, offset, size, resource.get(), stream.get());
+    }
+
     /// In order of a stream. The source may be reused when this returns.
     result<void> write_on(const stream &stream, const buffer &buffer, std::size_t offset, const void *source,
                           std::size_t size) const

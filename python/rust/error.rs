@@ -55,6 +55,7 @@ fn class_of(error: &Error) -> &'static str {
         | Error::Alignment { .. }
         | Error::Peer(_) => "ArgumentError",
         Error::StillShared { .. } => "SharedError",
+        Error::File(_) => "FileError",
         Error::View(_) | Error::Tensor(_) | Error::Dlpack(_) | Error::DataType(_) | Error::ArrayInterface(_) => {
             "ExchangeError"
         }

@@ -26,6 +26,7 @@ mod drop_errors;
 mod error;
 mod event;
 mod exchange;
+mod file_reader;
 mod names;
 mod pool;
 mod resource;
@@ -50,6 +51,8 @@ mod _native {
     use super::drop_errors::take_drop_errors;
     #[pymodule_export]
     use super::event::Event;
+    #[pymodule_export]
+    use super::file_reader::FileReader;
     #[pymodule_export]
     use super::pool::{Pool, PoolStatistics, RingPool, Slept};
     #[pymodule_export]

@@ -31,6 +31,12 @@ impl MemoryResource {
         Self { source, stream: cuda_mem::Stream::legacy_default(context), quick_frees }
     }
 
+    /// A buffer of this resource as an object.
+    #[inline]
+    pub fn buffer(&self, buffer: cuda_mem::Buffer<u8, memory::kind::Any>) -> Buffer {
+        Buffer::new(Memory::new(buffer), self.quick_frees)
+    }
+
     /// An object of a subclass.
     pub fn init<S: PyClass<BaseType = Self>>(
         subclass: S,
@@ -50,8 +56,7 @@ impl MemoryResource {
     fn allocate(&self, py: Python<'_>, size: usize, stream: Option<&Bound<'_, PyAny>>) -> Outcome<Buffer> {
         drop_errors::warn(py)?;
         with_stream(stream, &self.stream, |stream| {
-            let buffer = signals::detach(py, || self.source.allocate(size, stream))??;
-            Ok(Buffer::new(Memory::new(buffer), self.quick_frees))
+            Ok(self.buffer(signals::detach(py, || self.source.allocate(size, stream))??))
         })
     }
 

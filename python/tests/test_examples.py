@@ -156,7 +156,7 @@ runpy.run_path({path!r}, run_name="__main__")
 
 
 def test_compare_runs_all_programs() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*compare.PROGRAMS, "compare", "report"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*compare.PROGRAMS, "compare", "load_safetensors", "report"}
 
 
 def test_compare_reads_the_line_of_figures() -> None:
@@ -222,3 +222,26 @@ def test_compare_begins_no_round_that_it_cannot_end(tmp_path: Path) -> None:
     assert status == 0 and "only 1 of 3 rounds fit into 5 s" in said and "| long | ours | 1 |" in said
     status, said = compared(tmp_path, ["long"], "--seconds", "0")
     assert status == 0 and "only 0 of 3 rounds" in said and "| long | ours | | not run |" in said
+
+
+def test_load_safetensors_loads_what_a_file_has(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(EXAMPLES / "load_safetensors.py")], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.count(", as in the file\n") == 4, done.stdout + done.stderr
+    load = __import__("load_safetensors")
+    file = tmp_path / "forged.safetensors"
+    for header, data, text in [
+        (b"", b"", "the file 8"),
+        (b"x" * 7, b"", "not one of safetensors"),
+        (b"[1]", b"", "not one of safetensors"),
+        (b'{"a":{"dtype":"F32","shape":[1]}}', b"1234", "not one of safetensors"),
+        (b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}', b"12345678", "of 4 bytes has bytes 0 to 8"),
+        (b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', b"1234", "or beyond the file"),
+        (b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[4,0]}}', b"1234", "or too many"),
+        (b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}', b"123", "b of 2"),
+        (b'{"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}}', b"12345678", "a has elements C64"),
+    ]:
+        # A header that says more than it has.
+        length = len(header) if header else 1
+        file.write_bytes(length.to_bytes(8, "little") + header + data)
+        with pytest.raises(ValueError, match=text):
+            load.read_header(file)

@@ -1,5 +1,8 @@
 /* Copy engines: options, copies in stream order, copies of many pieces, complete writes. */
+#define _GNU_SOURCE
 #include "test.h"
+
+#include <unistd.h>
 
 enum { SIZE = 300000 };
 static unsigned char bytes[SIZE], seen[SIZE];
@@ -44,6 +47,44 @@ static void profiles(struct rig rig)
     OK(cudamem_text_destroy(json));
     OK(cudamem_text_destroy(again));
     OK(cudamem_engine_destroy(engine));
+}
+
+/* Buffers from files, by memory of every source. There is a buffer only after a complete read. */
+static void files(struct rig rig, cudamem_engine engine)
+{
+    struct source sources[SOURCES];
+    cudamem_buffer buffer;
+    FILE *file = tmpfile();
+    int ends[2];
+    CHECK(file != NULL && pipe(ends) == 0);
+    const int number = fileno(file);
+    pattern(bytes, SIZE, 5);
+    CHECK(fwrite(bytes, 1, SIZE, file) == SIZE && fflush(file) == 0);
+    sources_open(rig, sources);
+    for (int index = 0; index < SOURCES; index++) {
+        if (sources[index].resource.id == 0) {
+            continue;
+        }
+        const cudamem_resource resource = sources[index].resource;
+        static const size_t OFFSETS[] = {0, 1, 4096, SIZE - 3, SIZE};
+        for (size_t at = 0; at < sizeof OFFSETS / sizeof OFFSETS[0]; at++) {
+            const size_t size = SIZE - OFFSETS[at];
+            OK(cudamem_engine_read_file(engine, number, OFFSETS[at], size, resource, rig.stream, &buffer));
+            OK(cudamem_buffer_read(buffer, 0, seen, size));
+            CHECK(memcmp(bytes + OFFSETS[at], seen, size) == 0);
+            OK(cudamem_buffer_destroy(buffer));
+        }
+        buffer.id = 3;
+        FAILS(cudamem_engine_read_file(engine, number, 1, SIZE, resource, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_RANGE);
+        FAILS(cudamem_engine_read_file(engine, number, UINT64_MAX, 1, resource, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_RANGE);
+        FAILS(cudamem_engine_read_file(engine, -1, 0, 1, resource, rig.stream, &buffer), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_engine_read_file(engine, ends[0], 0, 1, resource, rig.stream, &buffer), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_engine_read_file(engine, 1 << 20, 0, 1, resource, rig.stream, &buffer), CUDAMEM_ERROR_SYSTEM);
+        FAILS(cudamem_engine_read_file(engine, number, 0, 1, resource, rig.stream, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        CHECK(buffer.id == 3);
+    }
+    sources_close(sources);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && fclose(file) == 0);
 }
 
 /* Every method of copying, on memory of every source. A source may refuse some methods. */
@@ -228,6 +269,7 @@ void case_copies(void)
     profiles(rig);
     OK(cudamem_engine_create(rig.context, &options, &engine));
     methods(rig, engine);
+    files(rig, engine);
     between_devices(rig);
 
     /* The same calls for mapped memory. */

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -267,6 +268,10 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
     engine.read(to, 0, seen.data(), 4, by_driver);
     CHECK(std::string(seen.data(), 4) == "wxyz");
     engine.write_complete(to, 0, "done", 4);
+    std::FILE *file = std::tmpfile();
+    CHECK(file != nullptr && std::fputs("in a file", file) >= 0 && std::fflush(file) == 0);
+    engine.read_file(fileno(file), 5, 4, cudamem::resource::device(context), stream).read(0, seen);
+    CHECK(std::string(seen.data(), 4) == "file" && std::fclose(file) == 0);
     const cudamem_piece piece = {0, 2, 2};
     from.copy_pieces(to, cudamem::span<const cudamem_piece>(&piece, 1), stream);
     from.read(0, seen);

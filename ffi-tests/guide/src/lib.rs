@@ -25,6 +25,7 @@ pages! {
     copies: "../../../docs/guide/copies.md",
     driver_calls: "../../../docs/guide/driver-calls.md",
     cudarc: "../../../docs/guide/cudarc.md",
+    files: "../../../docs/guide/files.md",
     ingest: "../../../docs/guide/ingest.md",
     mapped_memory: "../../../docs/guide/mapped-memory.md",
     other_libraries: "../../../docs/guide/other-libraries.md",

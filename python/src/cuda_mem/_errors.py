@@ -31,6 +31,10 @@ class CaptureError(Error, RuntimeError):
     """A stream captures a graph, which does not allow the call."""
 
 
+class FileError(Error, OSError):
+    """A file is shorter than the range, has no bytes at offsets, or cannot be read."""
+
+
 class ForkedError(Error, RuntimeError):
     """The process was forked after the driver was loaded. Start processes with "spawn" or "forkserver"."""
 

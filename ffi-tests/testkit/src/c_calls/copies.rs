@@ -8,6 +8,9 @@ use cudamem::engine_profile::*;
 use cudamem::engine_work::*;
 use cudamem::handles::*;
 use cudamem::objects::cudamem_is_done;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 
 impl Calls<'_> {
     pub(super) fn engine_work(&mut self) {
@@ -49,7 +52,7 @@ impl Calls<'_> {
         ];
         // SAFETY: the room has that many bytes or is NULL. Options and lists are as large as they say.
         let status = unsafe {
-            match self.byte() % 16 {
+            match self.byte() % 17 {
                 0 => return self.make_engine(context),
                 1 | 2 => return self.begin_read(engine, stream, buffer, offset, size),
                 3 => return self.tell(|out| cudamem_is_done(pending.id, out)),
@@ -61,10 +64,23 @@ impl Calls<'_> {
                 11 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, &complete),
                 12 | 13 => cudamem_engine_scatter_to_buffer(engine, buffer, writes.as_ptr(), 2),
                 14 => cudamem_buffer_copy_pieces(buffer, source, pieces.as_ptr(), 2, &piece_options, stream),
+                15 => return self.read_file(engine, stream, offset as u64, size),
                 _ => cudamem_engine_trim(engine),
             }
         };
         self.count(status);
+    }
+
+    /// Reads a file of the system, which stays open.
+    fn read_file(&mut self, engine: cudamem_engine, stream: cudamem_stream, offset: u64, size: usize) {
+        static FILE: OnceLock<File> = OnceLock::new();
+        let file = FILE.get_or_init(|| File::open("/proc/self/exe").expect("the program is a file"));
+        let (resource, number) = (self.resource(), if self.byte() == 0 { -1 } else { file.as_raw_fd() });
+        self.make(
+            |id| cudamem_buffer { id },
+            |made| made.id,
+            |out| cudamem_engine_read_file(engine, number, offset, size, resource, stream, out),
+        );
     }
 
     fn make_engine(&mut self, context: cudamem_context) {

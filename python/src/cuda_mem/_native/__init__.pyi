@@ -483,6 +483,52 @@ class Event:
         """
 
 @final
+class FileReader:
+    """
+    Reads files into the memory of a device, at the rate of the link or of the disk: threads read into page-locked memory,
+    from which the device copies. Any number of threads may use one reader, and a program needs only one.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights"
+    >>> path.write_bytes(b"header, weights")
+    15
+    >>> reader = cuda_mem.FileReader()
+    >>> reader.read(path, offset=8).to_bytes()
+    b'weights'
+    """
+    def __new__(cls, /, context: Any | None = None) -> FileReader:
+        """
+        `context` is a Context, a Device, an ordinal, or None for device 0.
+        """
+    def __repr__(self, /) -> str: ...
+    @property
+    def context(self, /) -> Context:
+        """
+        The context.
+        """
+    def read(self, /, file: Any, offset: SupportsIndex = 0, size: SupportsIndex | None = None, *, memory: MemoryResource | None = None, stream: Any | None = None) -> Buffer:
+        """
+        Reads `size` bytes of a file from `offset` on into a new buffer; without `size`, all bytes up to the end of the file.
+        `file` is a path, an open file, or a descriptor, whose position does not matter and does not change.
+
+        The buffer is one of `memory`, a MemoryResource; by default one of DeviceMemory. `stream` becomes its home stream, as in
+        MemoryResource.allocate. The bytes are there when this returns.
+
+        What is in the page cache comes from there. The rest comes from the disk past the page cache, and does not fill it.
+
+        Raises FileError if the file is shorter, is a pipe or a folder, or cannot be read, and what `open` raises for a path.
+        """
+    @property
+    def staging(self, /) -> int:
+        """
+        How many bytes of page-locked memory the reader has for further reads.
+        """
+    def trim(self, /) -> None:
+        """
+        Frees page-locked memory that no read uses.
+        """
+
+@final
 class ManagedMemory(MemoryResource):
     """
     Memory that the driver moves between the host and devices.
