@@ -143,9 +143,8 @@ impl PinnedMemory {
         let source = match progress.map(Bound::unbind) {
             None => memory::PinnedMemory::with_options(&context, options),
             Some(progress) => {
-                let hear = move |done: usize, total: usize| {
-                    cancels_by(|py| progress.call1(py, (done, total)).map(drop))
-                };
+                let hear =
+                    move |done: usize, total: usize| cancels_by(|py| progress.call1(py, (done, total)).map(drop));
                 memory::PinnedMemory::on_progress(&context, options, hear)
             }
         };
