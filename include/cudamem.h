@@ -1119,7 +1119,7 @@ typedef struct {
     uint32_t reserved;
     /**
      * Where the contents are saved: page-locked memory, or a pool over it. The null handle lets the call allocate such
-     * memory, which takes longer than the copies: half a second for a GiB. So a program whose pools sleep often passes a
+     * memory, which takes longer than the copies: 60 ms for a GiB. So a program whose pools sleep often passes a
      * pool of page-locked memory that has room already.
      */
     cudamem_resource host;

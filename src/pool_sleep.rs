@@ -32,7 +32,7 @@ pub struct cudamem_sleep_options {
     /// Must be 0.
     pub reserved: u32,
     /// Where the contents are saved: page-locked memory, or a pool over it. The null handle lets the call allocate such
-    /// memory, which takes longer than the copies: half a second for a GiB. So a program whose pools sleep often passes a
+    /// memory, which takes longer than the copies: 60 ms for a GiB. So a program whose pools sleep often passes a
     /// pool of page-locked memory that has room already.
     pub host: cudamem_resource,
     /// How many seconds the call waits for a moment in which no queued work waits for the CPU. 0 for the default, 10

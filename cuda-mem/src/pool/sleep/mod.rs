@@ -56,7 +56,7 @@ pub struct SleepOptions {
     /// Whether the contents are saved. They are by default.
     pub contents: Contents,
     /// Where they are saved: [`PinnedMemory`], or a pool over it. By default the call allocates
-    /// page-locked memory, which takes longer than the copies: 50 ms for a GiB. So a program that sleeps often
+    /// page-locked memory, which takes longer than the copies: 60 ms for a GiB. So a program that sleeps often
     /// passes a pool of pinned memory that has room already.
     pub host: Option<SharedResource>,
     /// How long the call waits for a moment in which no queued work waits for the CPU. 10 s by default.
