@@ -22,8 +22,7 @@ pub fn large_pinned_memory(driver: &Driver) -> Outcome {
     const SIZE: usize = 256 << 20;
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
-    let mut buffer = Buffer::<u8, _>::uninit(&PinnedMemory::new(&context), SIZE, &stream)?;
-    testkit::fill_on(&mut buffer, SIZE - 10.., 5, &stream)?;
+    let buffer = Buffer::filled(&PinnedMemory::new(&context), SIZE, 5u8, &stream)?;
     Ok(buffer.close().map_err(|refused| refused.error)?)
 }
 
