@@ -2,10 +2,8 @@
 
 use super::file_calls::{FileAnswer, FileCall, FileCalls};
 use crate::Result;
-use crate::cpu::host_copy;
 use crate::error::{FileError, FileErrorCause};
 use crate::locks::Mutex;
-use core::mem::MaybeUninit;
 use core::ops::Range;
 use std::ffi::CString;
 use std::fs;
@@ -13,11 +11,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// What the offsets, sizes and addresses of direct reads are multiples of.
 pub(super) const DIRECT_BLOCK: usize = 4096;
-
-/// The size of the memory through which a thread takes bytes from the page cache into staging. It stays in the thread's
-/// cache, from which streaming stores bring the bytes to memory. A `pread` into staging itself leaves the bytes in the caches
-/// of the CPU, out of which the device reads them at half the rate.
-const BOUNCE: usize = 64 << 10;
 
 /// A range of a file that is open for reading.
 pub(super) struct FileRange<'file> {
@@ -28,22 +21,9 @@ pub(super) struct FileRange<'file> {
     buffered: Option<OwnedFd>,
     /// The same file past the page cache.
     direct: Option<OwnedFd>,
-    /// Whether the bytes go to staging, from which the device reads them.
-    staged: bool,
     offset: u64,
     size: usize,
     calls: Mutex<FileCalls>,
-}
-
-/// Where the bytes of a file go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileTarget {
-    /// Memory that the CPU addresses.
-    Host,
-    /// Slots of staging.
-    Staging,
-    /// Slots of staging that are whole blocks, so that parts may be read past the page cache.
-    StagingBlocks,
 }
 
 /// What a file is, if it has no bytes at offsets.
@@ -69,17 +49,16 @@ fn errno() -> i32 {
 }
 
 impl<'file> FileRange<'file> {
-    /// Checks that the file has the range.
+    /// Checks that the file has the range. With `direct`, parts may be read past the page cache.
     pub fn open(
         call: &'static str,
         file: BorrowedFd<'file>,
         offset: u64,
         size: usize,
-        to: FileTarget,
+        direct: bool,
     ) -> Result<Self, FileError> {
         let calls = Mutex::new(FileCalls::new(false));
-        let staged = to != FileTarget::Host;
-        let mut range = Self { call, named: file, buffered: None, direct: None, staged, offset, size, calls };
+        let mut range = Self { call, named: file, buffered: None, direct: None, offset, size, calls };
         // SAFETY: zeros are a value of it, and the call only writes it.
         let (mut status, number) = (unsafe { core::mem::zeroed::<libc::stat>() }, file.as_raw_fd());
         // SAFETY: as above; the descriptor is borrowed.
@@ -102,7 +81,7 @@ impl<'file> FileRange<'file> {
         if flags & libc::O_DIRECT != 0 {
             range.buffered = Some(range.open_again(0).map_err(|code| range.refused("open", code))?);
         }
-        if to == FileTarget::StagingBlocks && size > 0 {
+        if direct && size > 0 {
             // Some file systems refuse it. They are read through the page cache.
             range.direct = range.open_again(libc::O_DIRECT).ok();
             range.calls = Mutex::new(FileCalls::new(range.direct.is_some()));
@@ -183,39 +162,6 @@ impl<'file> FileRange<'file> {
         Ok(())
     }
 
-    /// Reads bytes through the page cache, some at most, and stores them past the caches of the CPU.
-    ///
-    /// # Safety
-    ///
-    /// As [`read`](Self::read).
-    unsafe fn bounced(&self, call: FileCall, to: *mut u8, length: usize, at: libc::off_t) -> isize {
-        let mut bounce = [const { MaybeUninit::<u8>::uninit() }; BOUNCE];
-        let from = bounce.as_mut_ptr().cast::<u8>();
-        // SAFETY: the array is larger than what is read, and `to` has room for that, by this function's contract.
-        unsafe {
-            let count = self.read_cached(call, from, length.min(BOUNCE), at);
-            if let Ok(count) = usize::try_from(count) {
-                host_copy::store(from, to, count);
-            }
-            count
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`read`](Self::read).
-    unsafe fn read_cached(&self, call: FileCall, to: *mut u8, length: usize, at: libc::off_t) -> isize {
-        // SAFETY: this function's contract; the descriptor is open.
-        unsafe {
-            if call == FileCall::Cached {
-                let place = libc::iovec { iov_base: to.cast(), iov_len: length };
-                libc::preadv2(self.buffered(), &place, 1, at, libc::RWF_NOWAIT)
-            } else {
-                libc::pread(self.buffered(), to.cast(), length, at)
-            }
-        }
-    }
-
     /// Makes one call, and returns how many bytes it read, or the error number.
     ///
     /// # Safety
@@ -227,11 +173,14 @@ impl<'file> FileRange<'file> {
             // SAFETY: this function's contract; the descriptors are open.
             let count = unsafe {
                 match (call, &self.direct) {
+                    (FileCall::Cached, _) => {
+                        let place = libc::iovec { iov_base: to.cast(), iov_len: length };
+                        libc::preadv2(self.buffered(), &place, 1, at, libc::RWF_NOWAIT)
+                    }
                     (FileCall::Direct, Some(direct)) => {
                         libc::pread(direct.as_raw_fd(), to.cast(), length.next_multiple_of(DIRECT_BLOCK), at)
                     }
-                    _ if self.staged => self.bounced(call, to, length, at),
-                    _ => self.read_cached(call, to, length, at),
+                    _ => libc::pread(self.buffered(), to.cast(), length, at),
                 }
             };
             match usize::try_from(count) {
@@ -289,10 +238,10 @@ mod tests {
         let bytes: Vec<u8> = (0..5 * DIRECT_BLOCK).map(|at| (at / 7 + at) as u8).collect();
         let file = file(&bytes, "parts");
         for offset in [0, 1, 511, 4095, 4096, 5000] {
-            for target in [FileTarget::Host, FileTarget::Staging, FileTarget::StagingBlocks] {
+            for direct in [false, true] {
                 for [cached, past] in [[true, true], [false, true], [true, false], [false, false]] {
                     let size = 3 * DIRECT_BLOCK - 9;
-                    let mut range = FileRange::open("test", file.as_fd(), offset, size, target).unwrap();
+                    let mut range = FileRange::open("test", file.as_fd(), offset, size, direct).unwrap();
                     if !cached {
                         range.calls.lock().after(FileCall::Cached, FileAnswer::Unsupported);
                     }
@@ -314,10 +263,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "reads files")]
     fn a_file_that_shrinks_is_no_complete_read() {
-        let (host, blocks) = (FileTarget::Host, FileTarget::StagingBlocks);
-        for (left, target) in [(0, blocks), (100, blocks), (4096, blocks), (4100, blocks), (4100, host), (8191, host)] {
+        for (left, direct) in [(0, true), (100, true), (4096, true), (4100, true), (4100, false), (8191, false)] {
             let file = file(&[1; 3 * DIRECT_BLOCK], "shrinks");
-            let range = FileRange::open("test", file.as_fd(), 0, 2 * DIRECT_BLOCK, target).unwrap();
+            let range = FileRange::open("test", file.as_fd(), 0, 2 * DIRECT_BLOCK, direct).unwrap();
             file.set_len(left).unwrap();
             let mut slot = Slot([0; 5 * DIRECT_BLOCK]);
             // SAFETY: the slot is larger than the part.

@@ -1,7 +1,7 @@
 //! Reads of files into device memory.
 
 use super::engine::{CopyEngine, LARGE};
-use super::file::{DIRECT_BLOCK, FileRange, FileTarget};
+use super::file::{DIRECT_BLOCK, FileRange};
 use super::job::{CpuCopy, Job};
 use super::method::{CopyMethod, Direction};
 use super::pieces::Pieces;
@@ -73,12 +73,8 @@ impl CopyEngine {
         memory.check_writable(CALL)?;
         place.check(CALL, &self.inner.context)?;
         let by_cpu = matches!(place.memory, BlockKind::Host);
-        let target = match by_cpu {
-            true => FileTarget::Host,
-            false if self.inner.staging.slot_size().is_multiple_of(DIRECT_BLOCK) => FileTarget::StagingBlocks,
-            false => FileTarget::Staging,
-        };
-        let file = FileRange::open(CALL, file, offset, place.size, target)?;
+        let direct = !by_cpu && self.inner.staging.slot_size().is_multiple_of(DIRECT_BLOCK);
+        let file = FileRange::open(CALL, file, offset, place.size, direct)?;
         if place.size == 0 {
             return Ok(());
         }
