@@ -816,7 +816,7 @@ cudamem_status cudamem_resource_create_pinned(cudamem_context context,
                                               cudamem_resource *resource);
 
 /**
- * As cudamem_resource_create_pinned, and calls progress during each allocation from 256 MiB on, some 100 times for each
+ * As cudamem_resource_create_pinned, and calls progress during each allocation from 256 MiB on, several times for each
  * GiB. The first half of the bytes is done when the pages exist, the second when they are locked. progress and user must
  * stay valid until the resource and its last buffer have ended.
  *

@@ -64,7 +64,7 @@ pub extern "C" fn cudamem_resource_create_pinned(
 /// (CUDAMEM_ERROR_CANCELED), of which nothing is left. The function must not unwind.
 pub type cudamem_progress_callback = Option<extern "C" fn(done: usize, total: usize, user: *mut c_void) -> i32>;
 
-/// As cudamem_resource_create_pinned, and calls progress during each allocation from 256 MiB on, some 100 times for each
+/// As cudamem_resource_create_pinned, and calls progress during each allocation from 256 MiB on, several times for each
 /// GiB. The first half of the bytes is done when the pages exist, the second when they are locked. progress and user must
 /// stay valid until the resource and its last buffer have ended.
 ///

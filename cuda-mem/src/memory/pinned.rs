@@ -136,7 +136,7 @@ impl PinnedMemory {
     }
 
     /// As [`with_options`](Self::with_options), and calls `progress` during each allocation from 256 MiB on, with the bytes that
-    /// are done and the bytes of the allocation. The allocating thread calls it, some 100 times for each GiB. The first half of
+    /// are done and the bytes of the allocation. The allocating thread calls it, several times for each GiB. The first half of
     /// the bytes is done when the pages exist, the second when they are locked. `Break` cancels the allocation
     /// ([`Error::Canceled`]), and so does a panic, which goes on to the caller.
     ///

@@ -164,7 +164,7 @@ static void progress_of_large_memory(struct rig rig)
     FAILS(cudamem_resource_create_pinned_with_progress(rig.context, 2, on_progress, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_resource_create_pinned_with_progress(rig.context, 0, on_progress, &progress, &pinned));
     OK(cudamem_buffer_allocate(pinned, size, rig.stream, &buffer));
-    CHECK(progress.calls > 1 && progress.last == size);
+    CHECK(progress.calls >= 1 && progress.last == size);
     OK(cudamem_buffer_write(buffer, size - 2, "ab", 2));
     OK(cudamem_buffer_read(buffer, size - 2, seen, 2));
     CHECK(seen[0] == 'a' && seen[1] == 'b');
