@@ -55,7 +55,8 @@ def test_pieces_are_copied_by_each_way(source: cuda_mem.MemoryResource) -> None:
 
 
 def test_progress_of_large_memory_ends_at_its_size() -> None:
-    size, seen = 256 << 20, []
+    size = 256 << 20
+    seen: list[tuple[int, int]] = []
     memory = cuda_mem.PinnedMemory(progress=lambda done, total: seen.append((done, total)))
     memory.allocate(1000).close()
     assert seen == []

@@ -599,9 +599,11 @@ class PinnedMemory(MemoryResource):
     >>> bytes(buffer)
     b'abc'
     """
-    def __new__(cls, /, context: Any | None = None, *, write_combined: bool = False) -> PinnedMemory:
+    def __new__(cls, /, context: Any | None = None, *, write_combined: bool = False, progress: Any | None = None) -> PinnedMemory:
         """
-        `write_combined` memory is written fast and read slowly by the CPU.
+        `write_combined` memory is written fast and read slowly by the CPU. `progress(done, total)` is called in bytes while
+        256 MiB or more are allocated: the first half is done when the pages exist, the second when they are locked. An
+        exception from it cancels the allocation and is raised there.
         """
 
 @final
