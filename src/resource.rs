@@ -43,7 +43,7 @@ pub const CUDAMEM_PINNED_WRITE_COMBINED: u32 = 1;
 
 /// Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, blocks below 256 MiB
 /// come from a pool of the driver, and their free waits for nothing. Larger ones are huge pages that several threads make
-/// and the driver locks, in a ninth of the time that cuMemHostAlloc takes; their free waits for the device. With the flag,
+/// and the driver locks, in a fifth of the time that cuMemHostAlloc takes; their free waits for the device. With the flag,
 /// or on drivers before CUDA 12.6, memory comes from cuMemHostAlloc: allocating is slow, and freeing waits for the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_pinned(

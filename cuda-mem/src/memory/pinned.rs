@@ -90,7 +90,7 @@ impl PinnedOptions {
 /// | from 256 MiB on | huge pages, made by several threads on the device's NUMA node, and registered | waits for the home stream and the device |
 /// | write-combined; below 256 MiB not portable; drivers before CUDA 12.6 | cuMemHostAlloc | waits for the home stream and the device |
 ///
-/// Registering takes a ninth of the time of cuMemHostAlloc: 0.8 s for 16 GiB on an H200. The driver locks the memory of one
+/// Registering takes a fifth of the time of cuMemHostAlloc: 1.1 s for 16 GiB on an H200. The driver locks the memory of one
 /// buffer in one call, half of that time, during which other threads wait in most calls of the driver. So a server that must
 /// not pause for 50 ms allocates several buffers of at most 1 GiB. [`on_progress`](Self::on_progress) tells how far
 /// an allocation is. A system without room for the memory, or a container whose limit it exceeds, is an error before anything is
