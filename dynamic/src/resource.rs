@@ -148,10 +148,7 @@ impl Source {
         size: usize,
         stream: &Stream,
     ) -> Result<Buffer<u8, Any>> {
-        let memory = match &self.resource {
-            Resource::Pool(pool) => Buffer::uninit(pool, size, stream),
-            _ => Buffer::uninit(&self.shared, size, stream),
-        }?;
+        let memory = Buffer::uninit(&self.share(), size, stream)?;
         Ok(engine.read_file(file, offset, memory)?)
     }
 
