@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cuda_mem
 import pytest
+from conftest import software_gpu
 
 BYTES = bytes(range(251)) * 4003
 
@@ -100,3 +101,48 @@ def test_threads_read_at_once(path: Path) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def fail_each(reader: cuda_mem.FileReader, run: Callable[[], cuda_mem.Buffer], check: Callable[[cuda_mem.Buffer], None]) -> None:
+    """Fails each call of the driver in turn. Each run gives a whole buffer or an exception, and leaves nothing behind."""
+    driver, number, failed, injected = software_gpu(), 0, 0, 1
+    while injected == 1:
+        reader.trim()  # so that staging is made while calls fail
+        before, number = driver.softgpu_ledger_live(), number + 1
+        assert driver.softgpu_faults(b"any:%d=999" % number) == 1
+        try:
+            buffer, message = run(), ""
+        except cuda_mem.Error as error:
+            buffer, message = None, str(error)
+        injected = driver.softgpu_injected()
+        assert driver.softgpu_faults(b"") == 0
+        cuda_mem.take_drop_errors()
+        if buffer is None:
+            assert injected == 1 and len(message) > 20
+            failed += 1
+        else:
+            check(buffer)
+            buffer.stream.synchronize()
+            buffer.close()
+        reader.trim()
+        assert driver.softgpu_ledger_live() == before, (number, message)
+    assert number > 3 and failed > 0
+
+
+def test_a_fault_at_any_call_gives_no_half_read_buffer(path: Path) -> None:
+    reader, stream = cuda_mem.FileReader(), cuda_mem.Stream()
+
+    def check(buffer: cuda_mem.Buffer) -> None:
+        assert buffer.to_bytes() == BYTES[5:150_005]
+
+    for memory in (cuda_mem.DeviceMemory(), cuda_mem.PinnedMemory()):
+        fail_each(reader, lambda: reader.read(path, 5, 150_000, memory=memory, stream=stream), check)  # noqa: B023
+
+
+def test_a_fault_at_any_call_leaves_no_large_memory() -> None:
+    reader, pinned, stream = cuda_mem.FileReader(), cuda_mem.PinnedMemory(), cuda_mem.Stream()
+
+    def check(buffer: cuda_mem.Buffer) -> None:
+        assert buffer.size == 256 << 20
+
+    fail_each(reader, lambda: pinned.allocate(256 << 20, stream=stream), check)

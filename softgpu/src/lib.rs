@@ -94,7 +94,8 @@ pub use ledger::{Entry, Kind, Ledger, ledger, ledger_within, softgpu_ledger_live
 pub use machine::{DeviceIdentity, machine, softgpu_memory_used};
 pub use misuse::{Misuse, MisuseReport, misuse, softgpu_misuse_report};
 pub use rig::{
-    Call, Fault, FaultError, When, calls, calls_of, count_calls, faults, faults_from, injected, take_trace, trace,
+    Call, Fault, FaultError, When, calls, calls_of, count_calls, faults, faults_from, injected, softgpu_faults,
+    softgpu_injected, take_trace, trace,
 };
 pub use settings::{Peers, Settings, SettingsError, configure};
 pub use state::graphs::finish_destructors;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "ledger.h"
+#include "software.h"
 #include "test.h"
 
 static const struct {
@@ -20,7 +20,7 @@ static const struct {
     {"adaptors", case_adaptors},
     {"ring_pools", case_ring_pools},                            {"virtual_memory", case_virtual_memory},
     {"host_memory", case_host_memory},                          {"graphs", case_graphs},
-    {"copies", case_copies},
+    {"copies", case_copies},     {"faults", case_faults},
     {"sharing", case_sharing},   {"exports", case_exports},     {"channels", case_channels},
 };
 

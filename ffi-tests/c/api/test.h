@@ -121,6 +121,7 @@ void case_virtual_memory(void);
 void case_host_memory(void);
 void case_graphs(void);
 void case_copies(void);
+void case_faults(void);
 void case_sharing(void);
 void case_exports(void);
 void case_channels(void);

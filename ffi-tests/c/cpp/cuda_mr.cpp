@@ -1,5 +1,5 @@
 // include/cudamem/cuda_mr.hpp with CCCL's concepts, resource_ref and any_resource, and memory of each kind.
-#include "../api/ledger.h"
+#include "../api/software.h"
 #include "cudamem/cuda_mr.hpp"
 #include "test.hpp"
 

@@ -1,5 +1,5 @@
 // Runs the tests of the C++ header. On the software GPU it also checks for leaks and misuse at the end.
-#include "../api/ledger.h"
+#include "../api/software.h"
 #include "test.hpp"
 
 static int drop_errors;
@@ -35,6 +35,8 @@ int main(int count, char **arguments)
     typed_buffers();
     sharing();
     CHECK(drop_errors == 0);
+    cudamem::set_drop_error_callback(nullptr);
+    faults();
     check_ledger();
     return 0;
 }

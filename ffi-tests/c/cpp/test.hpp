@@ -24,6 +24,7 @@ void other_sources();
 void without_exceptions();
 void views_with_exceptions();
 void typed_buffers();
+void faults();
 
 // The test of include/cudamem/sharing.hpp.
 void sharing();

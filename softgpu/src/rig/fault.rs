@@ -4,6 +4,7 @@ use super::{COUNTS, Counts, FAULTS, want};
 use crate::sync::lock;
 use crate::table;
 use cuda_sys::CUresult;
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,6 +101,34 @@ pub fn faults(faults: impl IntoIterator<Item = Fault>) {
 /// How many calls failed by a fault since the last call of [`faults`].
 pub fn injected() -> u64 {
     INJECTED.load(Ordering::Relaxed)
+}
+
+/// Sets the faults that a text [describes](faults_from), for C programs; an empty text ends fault injection. Returns their
+/// number, or -1 if the text cannot be read, which a line on standard error explains.
+///
+/// # Safety
+///
+/// The text ends with 0.
+#[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
+pub unsafe extern "C" fn softgpu_faults(text: *const c_char) -> c_int {
+    let set = || {
+        if text.is_null() {
+            return Err(FaultError::Form(String::new()));
+        }
+        // SAFETY: this function's contract.
+        let list = faults_from(&unsafe { CStr::from_ptr(text) }.to_string_lossy())?;
+        let count = c_int::try_from(list.len()).unwrap_or(c_int::MAX);
+        faults(list);
+        Ok(count)
+    };
+    let told = |error: FaultError| eprintln!("softgpu_faults: {error}");
+    std::panic::catch_unwind(|| set().map_err(told).unwrap_or(-1)).unwrap_or(-1)
+}
+
+/// As [`injected`], for C programs.
+#[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
+pub extern "C" fn softgpu_injected() -> u64 {
+    injected()
 }
 
 /// Parses faults such as `cuMemAlloc_v2:3=CUDA_ERROR_OUT_OF_MEMORY,cuMemAlloc_v2:9=700!`, the form of the environment's

@@ -5,7 +5,7 @@
 mod fault;
 mod trace;
 
-pub use fault::{Fault, FaultError, When, faults, faults_from, injected};
+pub use fault::{Fault, FaultError, When, faults, faults_from, injected, softgpu_faults, softgpu_injected};
 pub use trace::{Call, take_trace, trace};
 
 use crate::call::Needs;

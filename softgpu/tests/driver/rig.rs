@@ -7,6 +7,7 @@ use cuda_sys::{
     CUmemcpySrcAccessOrder, CUresult, Driver,
 };
 use softgpu::{Fault, Settings, When};
+use std::ffi::CStr;
 use std::ptr;
 use vkgdr_sys::Functions;
 
@@ -64,6 +65,22 @@ fn faults_meet_one_function_one_call_or_every_kth_one() {
     assert_eq!(cu!(m, cuMemAlloc_v2(&mut at, 64)), 2);
     softgpu::faults([]);
     assert_eq!(cu!(m, cuMemFree_v2(at)), 0);
+    m.finish();
+}
+
+#[test]
+fn c_programs_set_faults_as_text() {
+    let m = machine(Settings::default());
+    // SAFETY: each text ends with 0.
+    let set = |text: &'static CStr| unsafe { softgpu::softgpu_faults(text.as_ptr()) };
+    assert_eq!(set(c"cuMemGetInfo_v2:2=999, any:4=2"), 2);
+    assert_eq!([ask(&m), ask(&m), ask(&m), ask(&m)], [0, 999, 0, 2]);
+    assert_eq!((softgpu::softgpu_injected(), set(c"cuMemGetInfo:1=2")), (2, -1));
+    // SAFETY: a null pointer is refused.
+    assert_eq!(unsafe { softgpu::softgpu_faults(ptr::null()) }, -1);
+    // A text that cannot be read changes nothing.
+    assert_eq!((softgpu::softgpu_injected(), set(c""), softgpu::softgpu_injected()), (2, 0, 0));
+    assert_eq!(ask(&m), 0);
     m.finish();
 }
 

@@ -8,7 +8,7 @@ use testkit::c_library::{Library, SANITIZERS, look_for_leaks};
 use testkit::compilers::{is_there, root, run};
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 19] = [
     "main.c",
     "basics.c",
     "callbacks.c",
@@ -22,6 +22,7 @@ const SOURCES: [&str; 18] = [
     "adaptors.c",
     "sources.c",
     "copies.c",
+    "faults.c",
     "sharing.c",
     "exports.c",
     "views.c",
@@ -29,7 +30,7 @@ const SOURCES: [&str; 18] = [
     "arrow.c",
 ];
 /// The number of cases in the sources.
-const CASES: usize = 42;
+const CASES: usize = 43;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")

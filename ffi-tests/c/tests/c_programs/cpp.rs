@@ -9,10 +9,11 @@ use testkit::c_library::{Library, SANITIZERS, look_for_leaks};
 use testkit::compilers::{STRICT, c_headers, is_there, root, run};
 
 /// The files of a program, with their compiler flags for exceptions.
-const SOURCES: [(&str, &[&str]); 7] = [
+const SOURCES: [(&str, &[&str]); 8] = [
     ("main.cpp", &[]),
     ("throwing.cpp", &[]),
     ("sources.cpp", &[]),
+    ("faults.cpp", &[]),
     ("sharing.cpp", &[]),
     ("views.cpp", &[]),
     ("typed.cpp", &[]),

@@ -108,6 +108,27 @@ fn sizes_around_pieces_and_parts_arrive_whole() -> Outcome {
 }
 
 #[test]
+fn pieces_arrive_whole_by_any_number_of_threads_and_slots() -> Outcome {
+    alone(|setup| {
+        let (memory, stream) = (DeviceMemory::new(&setup.context), Stream::new(&setup.context)?);
+        let bytes = pattern(20 << 20, 7);
+        let file = file(&bytes)?;
+        // Slots of one part, and of two.
+        for (slot_size, size) in [(2 * BLOCK, 5 << 20), (512 << 10, (20 << 20) - 9)] {
+            for (slots, helpers) in [(1, 0), (1, 3), (2, 1), (3, 0), (3, 7), (8, 0), (8, 1), (8, 7), (16, 7)] {
+                let mut staging = StagingOptions::default();
+                (staging.slot_size, staging.slots, staging.lanes) = (slot_size, slots, 1);
+                let engine = CopyEngine::builder(&setup.context).staging(staging).helper_threads(helpers).build()?;
+                let buffer = read_into(&engine, &file, 9, size, &memory, &stream)?;
+                let what = format!("{slots} slots of {slot_size}, {helpers} helpers");
+                same(&what, &buffer.to_vec()?, &bytes[9..9 + size])?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn no_bytes_are_read_into_an_empty_buffer() -> Outcome {
     alone(|setup| {
         let (memory, stream) = (DeviceMemory::new(&setup.context), Stream::new(&setup.context)?);
