@@ -26,16 +26,14 @@ static cudamem_status allocate(const struct faulty *faulty, cudamem_buffer *buff
     return cudamem_buffer_allocate(faulty->resource, faulty->size, faulty->rig.stream, buffer);
 }
 
-/* Fails each call in turn. Each run gives a whole buffer or an error, and leaves no object of the driver. */
+/* Fails each call in turn. Each run gives a whole buffer or an error. The case's end finds what a run leaves behind. */
 static void fail_each(const struct faulty *faulty)
 {
-    const union software_function live = software("softgpu_ledger_live");
     uint64_t injected = 1;
     int failed = 0, number = 0;
     cudamem_set_drop_error_callback(NULL, NULL);
     while (injected == 1) {
         OK(cudamem_engine_trim(faulty->engine)); /* so that staging is made while calls fail */
-        const size_t before = live.live();
         cudamem_buffer buffer = {.id = 77};
         fail_call(++number);
         const cudamem_status status = faulty->run(faulty, &buffer);
@@ -49,9 +47,6 @@ static void fail_each(const struct faulty *faulty)
             CHECK(strlen(cudamem_last_error_message()) > 20);
             failed++;
         }
-        OK(cudamem_stream_synchronize(faulty->rig.stream));
-        OK(cudamem_engine_trim(faulty->engine));
-        CHECK(live.live() == before);
     }
     CHECK(number > 3 && failed > 0);
     printf("%d calls, %d errors; ", number - 1, failed);

@@ -5,17 +5,15 @@
 #include <optional>
 #include <string>
 
-/// Fails each call of `run` in turn. Each run gives a whole buffer, which `check` sees, or throws an error, and leaves no
-/// object of the driver.
+/// Fails each call of `run` in turn. Each run gives a whole buffer, which `check` sees, or throws an error. The program's
+/// end finds any object that a run leaves behind.
 template <typename Run, typename Check>
-static void fail_each(const cudamem::engine &engine, const cudamem::stream &stream, const Run &run, const Check &check)
+static void fail_each(const cudamem::engine &engine, const Run &run, const Check &check)
 {
-    const auto live = software("softgpu_ledger_live");
     std::uint64_t injected = 1;
     int failed = 0, number = 0;
     while (injected == 1) {
         engine.trim(); // so that staging is made while calls fail
-        const std::size_t before = live.live();
         std::optional<cudamem::buffer> buffer;
         std::string message;
         fail_call(++number);
@@ -32,9 +30,6 @@ static void fail_each(const cudamem::engine &engine, const cudamem::stream &stre
             CHECK(injected == 1 && message.size() > 20);
             failed++;
         }
-        stream.synchronize();
-        engine.trim();
-        CHECK(live.live() == before);
     }
     CHECK(number > 3 && failed > 0);
 }
@@ -66,10 +61,10 @@ void faults()
         CHECK(bytes.compare(5, size, seen) == 0);
     };
     for (const auto &memory : {cudamem::resource::device(context), pinned.share()}) {
-        fail_each(engine, stream, [&] { return engine.read_file(fileno(file), 5, size, memory, stream); }, whole);
+        fail_each(engine, [&] { return engine.read_file(fileno(file), 5, size, memory, stream); }, whole);
     }
     const std::size_t large = std::size_t{256} << 20;
     const auto allocate = [&] { return cudamem::buffer(pinned, large, stream); };
-    fail_each(engine, stream, allocate, [&](const cudamem::buffer &buffer) { CHECK(buffer.size() == large); });
+    fail_each(engine, allocate, [&](const cudamem::buffer &buffer) { CHECK(buffer.size() == large); });
     CHECK(std::fclose(file) == 0);
 }
