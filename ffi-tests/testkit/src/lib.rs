@@ -21,6 +21,7 @@ pub mod c_objects;
 pub mod cases;
 pub mod compilers;
 pub mod descriptors;
+pub mod each_call;
 pub mod forks;
 pub mod interface;
 pub mod kernel;

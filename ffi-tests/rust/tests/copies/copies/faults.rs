@@ -6,16 +6,14 @@ use cuda_mem::copy::{CopyEngine, CopyMethod, CopyOptions, StagingOptions};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, Stream, memory::kind};
-use softgpu::Fault;
-use std::collections::BTreeMap;
 use testkit::MappedBuffer;
+use testkit::each_call::at_each_call;
 use testkit::suite::Outcome;
-use testkit::{alone, pattern, pop_all};
+use testkit::{alone, pattern};
 
 const SIZE: usize = 300_000;
 
-/// The maximum number of consecutive calls of one function that fail. Further calls come from the same places in the
-/// code.
+/// How many calls of one function fail in turn. Those that poll for completion are more on slow machines.
 const MOST_CALLS: u64 = 100;
 
 struct Bench {
@@ -82,43 +80,20 @@ fn copy_fault_at_any_call_leaks_no_staging_and_hangs_no_thread() -> Outcome {
             return Ok(());
         }
         let mut bench = Bench::new(&setup.context)?;
-        bench.run()?;
-        softgpu::trace(100_000);
-        bench.run()?;
-        let mut calls = BTreeMap::new();
-        for call in softgpu::take_trace() {
-            *calls.entry(call.function).or_insert(0_u64) += 1;
-        }
-        for (function, count) in calls {
-            let mut failed = 0;
-            // Calls that poll for completion are made more often on slow machines, so limit their number.
-            let places = count.min(MOST_CALLS);
-            for code in [CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN] {
-                for number in 1..=places {
-                    if number % 3 == 0 {
-                        bench.engine.trim(); // so that lanes are created while calls fail
-                    }
-                    softgpu::faults([Fault::call(function, number, code)]);
-                    let outcome = bench.run();
-                    let injected = softgpu::injected();
-                    softgpu::faults([]);
-                    failed += u64::from(outcome.is_err());
-                    assert!(outcome.is_ok() || injected == 1, "{function}, call {number}: {outcome:?}");
-                    pop_all(&setup.driver)?;
-                    // Everything works as before: no lane is missing, no stream is lost, nothing waits.
-                    bench.stream.synchronize()?;
-                }
+        let prepare = |bench: &mut Bench, number: u64| {
+            if number.is_multiple_of(3) {
+                bench.engine.trim(); // so that lanes are created while calls fail
             }
+            bench.stream.synchronize()
+        };
+        let failures = [(CUresult::CUDA_ERROR_OUT_OF_MEMORY, false), (CUresult::CUDA_ERROR_UNKNOWN, false)];
+        for failed in at_each_call(setup, &failures, MOST_CALLS, &mut bench, prepare, Bench::run)? {
             // The engine recovers from some failures: without room for staging it uses the driver's own staging, and
             // after a failed query it assumes the worst.
             let of_the_copies = ["cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize"];
-            assert!(
-                failed > places / 2 || !of_the_copies.contains(&function),
-                "{function}: only {failed} of {} faults were told",
-                2 * places
-            );
+            let told = failed.errors > failed.calls / 2 || !of_the_copies.contains(&failed.function);
+            assert!(told, "the copies hide faults: {failed:?}");
         }
-        bench.run()?;
         bench.engine.trim();
         assert_eq!(bench.engine.reserved_staging(), 0, "a lane was not returned");
         Ok(())

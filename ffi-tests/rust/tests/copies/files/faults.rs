@@ -6,10 +6,10 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DeviceMemory, Kind, PinnedMemory, ResourceHandle};
 use cuda_mem::{Buffer, Error, Stream};
 use softgpu::{Fault, When};
-use std::collections::BTreeMap;
 use std::fs::File;
+use testkit::each_call::at_each_call;
 use testkit::suite::Outcome;
-use testkit::{Setup, alone, pattern, pop_all, same};
+use testkit::{Setup, alone, pattern, same};
 
 const SIZE: usize = 150_000;
 
@@ -69,38 +69,18 @@ fn on_software(test: impl FnOnce(&Setup, &Reads) -> Outcome) -> Outcome {
 fn a_fault_at_any_call_gives_no_half_read_buffer() -> Outcome {
     on_software(|setup, reads| {
         let (device, pinned) = (DeviceMemory::new(&setup.context), PinnedMemory::new(&setup.context));
-        let run = || reads.read(&device).and_then(|()| reads.read(&pinned));
-        run()?;
-        reads.engine.trim();
-        softgpu::trace(100_000);
-        run()?;
-        let mut calls = BTreeMap::new();
-        for call in softgpu::take_trace() {
-            *calls.entry(call.function).or_insert(0_u64) += 1;
-        }
-        for (function, count) in calls {
-            for (code, after) in [
-                (CUresult::CUDA_ERROR_OUT_OF_MEMORY, false),
-                (CUresult::CUDA_ERROR_UNKNOWN, false),
-                (CUresult::CUDA_ERROR_UNKNOWN, true),
-            ] {
-                // What was made by a call that failed is lost to any program, and what such a call freed is freed again.
-                if after && ["Alloc", "Create", "Free", "Destroy"].iter().any(|verb| function.contains(verb)) {
-                    continue;
-                }
-                for number in 1..=count.min(MOST_CALLS) {
-                    reads.engine.trim(); // so that lanes are made while calls fail
-                    softgpu::faults([Fault { after, ..Fault::call(function, number, code) }]);
-                    let outcome = run();
-                    let injected = softgpu::injected();
-                    softgpu::faults([]);
-                    assert!(outcome.is_ok() || injected == 1, "{function}, call {number}: {outcome:?}");
-                    pop_all(&setup.driver)?;
-                    setup.context.take_drop_errors();
-                    run()?;
-                }
-            }
-        }
+        let failures = [
+            (CUresult::CUDA_ERROR_OUT_OF_MEMORY, false),
+            (CUresult::CUDA_ERROR_UNKNOWN, false),
+            (CUresult::CUDA_ERROR_UNKNOWN, true),
+        ];
+        let read_both = |reads: &mut &Reads| reads.read(&device).and_then(|()| reads.read(&pinned));
+        let prepare = |reads: &mut &Reads, _| {
+            read_both(reads)?; // all works as before
+            reads.engine.trim(); // so that lanes are made while calls fail
+            Ok(())
+        };
+        at_each_call(setup, &failures, MOST_CALLS, &mut { reads }, prepare, read_both)?;
         reads.engine.trim();
         assert_eq!(reads.engine.reserved_staging(), 0, "a lane was not returned");
         Ok(())

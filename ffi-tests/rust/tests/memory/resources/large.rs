@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use testkit::Setup;
+use testkit::forks::in_child;
 
 /// More than the size from which memory is large, and no whole page.
 const SIZE: usize = (256 << 20) + 1000;
@@ -156,6 +157,32 @@ fn a_failed_free_keeps_large_memory_until_its_source_goes() {
             unsafe { source.share().deallocate(block, stream) }?;
         }
         assert!(!is_mapped(block.host_pointer().addr()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_forked_child_has_no_large_memory_and_frees_none() {
+    alone(|setup, stream| {
+        let source = PinnedMemory::new(&setup.context);
+        let mut buffer = Buffer::filled(&source, SIZE, 3u8, stream)?;
+        stream.synchronize()?;
+        let address = buffer.host_pointer().addr();
+        let wrong = in_child(|| {
+            if is_mapped(address) {
+                return Err("the child has the memory");
+            }
+            // SAFETY: the parent's buffer is another in this process, and the child ends without a drop of it.
+            drop(unsafe { core::ptr::read(&raw const buffer) });
+            Ok(())
+        });
+        assert_eq!(wrong, None);
+        // A page that moved at this store would be lost to the device.
+        buffer.write(..3)?.copy_from_slice(&[4; 3]);
+        buffer.fill(SIZE - 2.., 5)?;
+        assert_eq!((buffer.read(..4)?.to_vec(), buffer.read(SIZE - 3..)?.to_vec()), (vec![4, 4, 4, 3], vec![3, 5, 5]));
+        buffer.close()?;
+        assert!(!is_mapped(address));
         Ok(())
     });
 }
