@@ -50,8 +50,8 @@ const SMALLEST_PART: usize = 32 << 10;
 const SMALLEST_PART_OF_FILE: usize = 256 << 10;
 /// How many filled pieces of a file stay in host memory before the device's copy engine takes the oldest. An engine that
 /// reads lines which the CPU wrote just before, and still has in its caches, slows the CPU's writes: with 8 threads and an
-/// H200, files arrived at 19 GB/s without a wait, and at 42 GB/s 3 pieces of 8 slots behind. Stores that bypass the caches,
-/// as those of copies from memory, need no such wait. It delays the first piece, so small files have none.
+/// H200, files arrived at 19 GB/s without a delay, and at 40 with one of 3 pieces. Stores that bypass the caches, as those of
+/// copies from memory, need none. It costs the time to fill the first pieces, so small files have none.
 fn behind(pieces: usize, slots: usize) -> usize {
     (pieces / 16).min(slots * 3 / 8)
 }
