@@ -35,6 +35,8 @@ def software_gpu() -> Any:
     """The software GPU's own functions."""
     driver = ctypes.CDLL(os.environ["CUDA_MEM_LIBCUDA"])
     driver.softgpu_misuse_report.restype = ctypes.c_char_p
+    driver.softgpu_ledger_live.restype = ctypes.c_size_t
+    driver.softgpu_injected.restype = ctypes.c_uint64
     return driver
 
 

@@ -45,6 +45,7 @@ mod profile;
 mod rates;
 mod read_file;
 mod scatter;
+mod sending;
 mod shares;
 mod staged;
 mod staging;

@@ -2,9 +2,9 @@
 //! while threads copy small parts between the slots and host memory, or read them from a file.
 //!
 //! Threads claim parts in order. Slots are reused: in *round* `r`, slot `number` holds piece `r * slots + number`. The
-//! thread that finishes the last part of a piece hands the slot back to the driver. So threads never wait for each
-//! other, only for the device, and each piece needs one driver call, whatever the number of threads. Pieces of a file leave
-//! in order, some pieces [`behind`] the threads.
+//! thread that finishes the last part of a piece hands its slot to the driver, or that of an earlier piece of a file
+//! ([`sending`](super::sending)). So no thread has another's work to wait for at the end of a piece, and each piece needs one
+//! driver call, whatever the number of threads.
 //!
 //! The threads are the program's, so only the calls that queue a piece enter the stream's gate. A capture may begin between
 //! two pieces. Then the next piece is refused, and the copy fails.
@@ -12,6 +12,7 @@
 use super::file::{DIRECT_BLOCK, FileRange};
 use super::job::Job;
 use super::method::{CopyMethod, Direction};
+use super::sending::Sending;
 use super::staging::{Lease, Staging, StagingSlot};
 use super::threads::ThreadPool;
 use crate::cpu::host_copy::{self, Stores};
@@ -48,15 +49,7 @@ fn pieces(direction: Direction) -> usize {
 const SMALLEST_PART: usize = 32 << 10;
 /// The smallest part of a file, in bytes: disks give little for less.
 const SMALLEST_PART_OF_FILE: usize = 256 << 10;
-/// How many filled pieces of a file stay in host memory before the device's copy engine takes the oldest. An engine that
-/// reads lines which the CPU wrote just before, and still has in its caches, slows the CPU's writes: with 8 threads and an
-/// H200, files arrived at 19 GB/s without a delay, and at 40 with one of 3 pieces. Stores that bypass the caches, as those of
-/// copies from memory, need none. It costs the time to fill the first pieces, so small files have none.
-fn behind(pieces: usize, slots: usize) -> usize {
-    (pieces / 16).min(slots * 3 / 8)
-}
-
-/// How long a thread sleeps while others still read the last bytes of a slot from a file.
+/// How long a thread sleeps while others still read from a file, or the slot is not sent yet.
 const NAP: Duration = Duration::from_micros(50);
 /// From this size on the CPU's copies bypass its caches: cached stores would fetch each line first, usually from
 /// another CPU's cache, and evict everything else.
@@ -160,9 +153,8 @@ struct Staged<'copy> {
     turns: Vec<SharedSlot<'copy>>,
     /// The next part to claim.
     next: AtomicUsize,
-    /// For a file: the next piece to send, and how many pieces later a piece must be filled.
-    sent: Mutex<usize>,
-    behind: usize,
+    /// The pieces of a file that were sent.
+    sending: Mutex<Sending>,
     /// Set while one thread asks the driver whether a copy is done; other threads use its result.
     asking: AtomicBool,
     /// Whether the CPU's copies bypass its caches.
@@ -200,7 +192,7 @@ pub(super) fn run(
     let used = lane.slots.len().min(plan.pieces());
     let turn = |(number, slot): (usize, _)| SharedSlot::new(slot, plan.parts(number));
     let turns = lane.slots[..used].iter_mut().enumerate().map(turn).collect();
-    let behind = behind(plan.pieces(), used);
+    debug_assert!(storing == 0 || matches!(host, HostBytes::Memory), "storing threads take pieces of a file away");
     let takers = if storing > 0 { (0..plan.pieces()).map(|_| AtomicU8::new(FREE)).collect() } else { vec![] };
     let copy = Staged {
         job,
@@ -208,8 +200,7 @@ pub(super) fn run(
         plan,
         turns,
         next: AtomicUsize::new(0),
-        sent: Mutex::new(0),
-        behind,
+        sending: Mutex::new(Sending::new(plan.pieces(), used)),
         asking: AtomicBool::new(false),
         streaming: job.sides.size >= STREAMING_FROM,
         takers,
@@ -415,22 +406,18 @@ impl<'copy> Staged<'copy> {
         if turn.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return Ok(());
         }
-        match (self.job.sides.direction, self.host) {
-            (Direction::ToDevice, HostBytes::Memory) => {
-                self.expect_parts(piece + self.turns.len());
-                self.give(piece)
+        if matches!(self.host, HostBytes::File(_)) {
+            while let Some(piece) = self.next_to_send() {
+                self.give(piece)?;
             }
-            (Direction::ToDevice, HostBytes::File(_)) => {
-                while let Some(piece) = self.next_to_send() {
-                    self.give(piece)?;
-                }
-                Ok(())
-            }
-            (Direction::FromDevice, _) => {
-                let following = piece + self.turns.len();
-                self.expect_parts(following);
-                if following < self.plan.pieces() { self.give(following) } else { Ok(()) }
-            }
+            return Ok(());
+        }
+        let following = piece + self.turns.len();
+        self.expect_parts(following);
+        match self.job.sides.direction {
+            Direction::ToDevice => self.give(piece),
+            Direction::FromDevice if following < self.plan.pieces() => self.give(following),
+            Direction::FromDevice => Ok(()),
         }
     }
 
@@ -441,17 +428,13 @@ impl<'copy> Staged<'copy> {
         }
     }
 
-    /// Claims the next piece to send: one that is filled, as is the piece `behind` after it or the last. Pieces leave in order,
-    /// so the slot of each is free before the threads have filled all others.
+    /// Claims the next piece of a file to send. Two threads may then queue two pieces in either order.
     fn next_to_send(&self) -> Option<usize> {
-        let mut sent = self.sent.lock();
-        let (piece, last) = (*sent, self.plan.pieces() - 1);
-        // The slots of both have no parts of earlier pieces left: those were sent.
-        let is_filled = |piece: usize| self.turn(piece).left.load(Ordering::Acquire) == 0;
-        if piece > last || !is_filled(piece) || !is_filled((piece + self.behind).min(last)) {
-            return None;
-        }
-        *sent += 1;
+        let mut sending = self.sending.lock();
+        // Acquire: what other threads read from the file is sent too. A slot of an earlier piece has no parts left, but then
+        // that piece was not sent, and `sending` does not ask for a later one.
+        let piece = sending.next(|piece| self.turn(piece).left.load(Ordering::Acquire) == 0)?;
+        // Under the lock, so that nobody takes the slot's next piece for filled.
         self.expect_parts(piece + self.turns.len());
         Some(piece)
     }
@@ -528,14 +511,6 @@ mod tests {
                 number += 1;
             }
         }
-    }
-
-    #[test]
-    fn files_leave_fewer_pieces_behind_than_they_have_slots() {
-        let most = |slots: usize| (0..1000).map(|pieces| behind(pieces, slots)).max();
-        assert!((1..100).all(|slots| most(slots) < Some(slots)));
-        assert_eq!([1, 2, 3, 8].map(most), [0, 0, 1, 3].map(Some));
-        assert_eq!([15, 16, 47, 48].map(|pieces| behind(pieces, 8)), [0, 1, 2, 3]);
     }
 
     #[test]

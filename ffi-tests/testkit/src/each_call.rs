@@ -1,26 +1,32 @@
-//! Work of which each call of the linked-in software GPU fails in turn.
+//! Runs work while each of its calls of the linked-in software GPU fails in turn.
 
 use crate::{Setup, pop_all};
 use cuda_mem::cuda_sys::CUresult;
 use softgpu::Fault;
 use std::collections::BTreeMap;
 
-/// An error of a call, and whether the call does its work all the same.
-pub type Failure = (CUresult, bool);
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    /// The code that it answers.
+    pub code: CUresult,
+    /// Whether it does its work all the same.
+    pub after: bool,
+}
 
-/// The calls of one function that failed.
+/// The faults at the calls of one function.
 #[derive(Debug)]
 pub struct FailedCalls {
     /// The function.
     pub function: &'static str,
-    /// How many of its calls failed in turn, each with every failure.
+    /// How many of its calls failed, each in every way.
     pub calls: u64,
-    /// How many runs gave an error by that.
+    /// How many runs returned an error.
     pub errors: u64,
 }
 
-/// Runs the work once for each call that it makes, with that call failing in each of these ways. `most` calls of a function fail
-/// at most: further ones come from the same places of the code. `before` runs before each, with the number of the call.
+/// Runs the work once for each call that it makes and each way in which that call fails. The first `most` calls of a function fail:
+/// further ones come from the same places of the code. `before` gets the number of the call before each run.
 ///
 /// # Errors
 ///
@@ -48,7 +54,7 @@ pub fn at_each_call<S>(
     let mut failed = Vec::new();
     for (function, count) in counts {
         let (calls, mut errors) = (count.min(most), 0);
-        for &(code, after) in failures {
+        for &Failure { code, after } in failures {
             // What was made by a call that failed is lost to any program, and what such a call freed is freed again.
             if after && ["Alloc", "Create", "Free", "Destroy"].iter().any(|verb| function.contains(verb)) {
                 continue;

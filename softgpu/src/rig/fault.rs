@@ -111,10 +111,11 @@ pub fn injected() -> u64 {
 /// The text ends with 0.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub unsafe extern "C" fn softgpu_faults(text: *const c_char) -> c_int {
+    if text.is_null() {
+        eprintln!("softgpu_faults: the text is NULL: pass \"\" to end the injection of faults");
+        return -1;
+    }
     let set = || {
-        if text.is_null() {
-            return Err(FaultError::Form(String::new()));
-        }
         // SAFETY: this function's contract.
         let list = faults_from(&unsafe { CStr::from_ptr(text) }.to_string_lossy())?;
         let count = c_int::try_from(list.len()).unwrap_or(c_int::MAX);

@@ -7,7 +7,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, Stream, memory::kind};
 use testkit::MappedBuffer;
-use testkit::each_call::at_each_call;
+use testkit::each_call::{Failure, at_each_call};
 use testkit::suite::Outcome;
 use testkit::{alone, pattern};
 
@@ -86,7 +86,8 @@ fn copy_fault_at_any_call_leaks_no_staging_and_hangs_no_thread() -> Outcome {
             }
             bench.stream.synchronize()
         };
-        let failures = [(CUresult::CUDA_ERROR_OUT_OF_MEMORY, false), (CUresult::CUDA_ERROR_UNKNOWN, false)];
+        let codes = [CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN];
+        let failures = codes.map(|code| Failure { code, after: false });
         for failed in at_each_call(setup, &failures, MOST_CALLS, &mut bench, prepare, Bench::run)? {
             // The engine recovers from some failures: without room for staging it uses the driver's own staging, and
             // after a failed query it assumes the worst.
