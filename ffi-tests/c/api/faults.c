@@ -51,6 +51,9 @@ static void fail_each(const struct faulty *faulty, int least)
 {
     int errors = 0, number = 0;
     bool failed = true;
+    cudamem_buffer first;
+    OK(faulty->run(faulty, &first)); /* also ends what earlier work has left */
+    OK(cudamem_buffer_destroy(first));
     cudamem_set_drop_error_callback(NULL, NULL);
     while (failed) {
         number++;

@@ -34,6 +34,7 @@ static void fail_each(const cudamem::engine &engine, int least, const Run &run, 
 {
     int errors = 0, number = 0;
     bool failed = true;
+    run(); // also ends what earlier work has left
     while (failed) {
         number++;
         failed = false;
