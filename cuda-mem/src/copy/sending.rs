@@ -4,7 +4,7 @@
 //! H200 at 19 GB/s, and with it at 40: threads copied from the page cache at a third of their rate while the device read what
 //! they had just written (docs/measurements/2026-11-30-h200-pages-and-files.md).
 
-/// How many pieces later a piece must be filled, at most. More slots than these and some for the device gain nothing.
+/// The most pieces that wait. Of 8 slots, 4 gave about the same rate, and 6 less: too few slots were left for the device.
 const MOST_BEHIND: usize = 3;
 
 /// Which pieces were sent.
@@ -12,19 +12,21 @@ const MOST_BEHIND: usize = 3;
 pub(super) struct Sending {
     /// The next piece to send.
     next: usize,
+    /// How many pieces there are.
     pieces: usize,
+    /// A piece waits until the piece so many places after it is filled.
     behind: usize,
 }
 
 impl Sending {
-    /// For pieces that pass through `slots` slots. The first piece waits for a sixteenth of the file at most, and the device
-    /// has more slots than wait.
+    /// For pieces that pass through `slots` slots. The first piece waits for a sixteenth of the file at most. Most slots are
+    /// left for the device.
     pub fn new(pieces: usize, slots: usize) -> Self {
         Self { next: 0, pieces, behind: (pieces / 16).min(slots * 3 / 8).min(MOST_BEHIND) }
     }
 
-    /// The next piece to send: it is filled, as is the piece `behind` after it, or the last. All pieces from the next one to that are in
-    /// slots, of which `is_filled` tells.
+    /// The next piece to send, if it is filled and the piece `behind` places after it is too. Near the end, the last piece stands
+    /// for the latter. `is_filled` is asked for pieces whose slots have no earlier piece that was not sent.
     pub fn next(&mut self, is_filled: impl Fn(usize) -> bool) -> Option<usize> {
         let (piece, last) = (self.next, self.pieces - 1);
         if piece > last || !is_filled(piece) || !is_filled((piece + self.behind).min(last)) {
@@ -75,7 +77,7 @@ mod tests {
     }
 
     proptest! {
-        /// A slot's next piece is filled only once its last one was sent, so pieces come in at most as many slots out of order.
+        /// Threads fill a slot only after its earlier piece was sent.
         #[test]
         fn every_piece_leaves_once_and_frees_its_slot(pieces in 1usize..200, slots in 1usize..20, seed in any::<u64>()) {
             let (mut sending, mut filled, mut sent) = (Sending::new(pieces, slots), vec![false; pieces], 0);

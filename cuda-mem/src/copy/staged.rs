@@ -2,9 +2,9 @@
 //! while threads copy small parts between the slots and host memory, or read them from a file.
 //!
 //! Threads claim parts in order. Slots are reused: in *round* `r`, slot `number` holds piece `r * slots + number`. The
-//! thread that finishes the last part of a piece hands its slot to the driver, or that of an earlier piece of a file
-//! ([`sending`](super::sending)). So no thread has another's work to wait for at the end of a piece, and each piece needs one
-//! driver call, whatever the number of threads.
+//! thread that finishes the last part of a piece hands the slot to the driver. If the bytes come from a file, the thread hands
+//! over the pieces that may be sent now ([`sending`](super::sending)). So each piece needs one driver call, whatever the number
+//! of threads.
 //!
 //! The threads are the program's, so only the calls that queue a piece enter the stream's gate. A capture may begin between
 //! two pieces. Then the next piece is refused, and the copy fails.
@@ -431,10 +431,10 @@ impl<'copy> Staged<'copy> {
     /// Claims the next piece of a file to send. Two threads may then queue two pieces in either order.
     fn next_to_send(&self) -> Option<usize> {
         let mut sending = self.sending.lock();
-        // Acquire: what other threads read from the file is sent too. A slot of an earlier piece has no parts left, but then
-        // that piece was not sent, and `sending` does not ask for a later one.
+        // A slot without parts left may have a filled piece of the round before. `sending` does not ask for the next piece of
+        // that slot, because the earlier one was not sent. Acquire: the driver sends what other threads have read.
         let piece = sending.next(|piece| self.turn(piece).left.load(Ordering::Acquire) == 0)?;
-        // Under the lock, so that nobody takes the slot's next piece for filled.
+        // Under the lock, so that no thread takes the slot's next piece for filled.
         self.expect_parts(piece + self.turns.len());
         Some(piece)
     }

@@ -25,8 +25,8 @@ pub struct FailedCalls {
     pub errors: u64,
 }
 
-/// Runs the work once for each call that it makes and each way in which that call fails. The first `most` calls of a function fail:
-/// further ones come from the same places of the code. `before` gets the number of the call before each run.
+/// Runs the work once for each call that it makes and each way in which that call fails. Only the first `most` calls of a
+/// function fail, because further ones come from the same places of the code. Before each run, `before` gets the call's number.
 ///
 /// # Errors
 ///

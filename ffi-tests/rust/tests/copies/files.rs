@@ -44,9 +44,14 @@ fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
 
 /// An engine with three helper threads, and two lanes of three slots.
 fn engine(context: &Context, slot_size: usize) -> Result<CopyEngine> {
-    let mut staging = StagingOptions::default();
-    (staging.slot_size, staging.slots, staging.lanes) = (slot_size, 3, 2);
-    CopyEngine::builder(context).staging(staging).helper_threads(3).build()
+    engine_with(context, (slot_size, 3, 2), 3)
+}
+
+/// An engine with staging of this slot size, number of slots and number of lanes.
+fn engine_with(context: &Context, staging: (usize, usize, usize), helpers: usize) -> Result<CopyEngine> {
+    let mut options = StagingOptions::default();
+    (options.slot_size, options.slots, options.lanes) = staging;
+    CopyEngine::builder(context).staging(options).helper_threads(helpers).build()
 }
 
 fn read_into<R: ResourceHandle>(
@@ -116,9 +121,7 @@ fn pieces_arrive_whole_by_any_number_of_threads_and_slots() -> Outcome {
         // Slots of one part, and of two.
         for (slot_size, size) in [(2 * BLOCK, 5 << 20), (512 << 10, (20 << 20) - 9)] {
             for (slots, helpers) in [(1, 0), (1, 3), (2, 1), (3, 0), (3, 7), (8, 0), (8, 1), (8, 7), (16, 7)] {
-                let mut staging = StagingOptions::default();
-                (staging.slot_size, staging.slots, staging.lanes) = (slot_size, slots, 1);
-                let engine = CopyEngine::builder(&setup.context).staging(staging).helper_threads(helpers).build()?;
+                let engine = engine_with(&setup.context, (slot_size, slots, 1), helpers)?;
                 let buffer = read_into(&engine, &file, 9, size, &memory, &stream)?;
                 let what = format!("{slots} slots of {slot_size}, {helpers} helpers");
                 same(&what, &buffer.to_vec()?, &bytes[9..9 + size])?;

@@ -1,7 +1,7 @@
 //! Reads of files while every driver call fails in turn: no buffer is half-read, no staging is lost, nothing uses the memory.
 
-use super::{file, memory_file};
-use cuda_mem::copy::{CopyEngine, StagingOptions};
+use super::{engine_with, file, memory_file};
+use cuda_mem::copy::CopyEngine;
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DeviceMemory, Kind, PinnedMemory, ResourceHandle};
 use cuda_mem::{Buffer, Error, Stream};
@@ -25,10 +25,8 @@ struct Reads {
 
 impl Reads {
     fn new(setup: &Setup) -> Result<Self, Box<dyn std::error::Error>> {
-        let mut staging = StagingOptions::default();
         // Pieces wait for later ones, and slots are used again.
-        (staging.slot_size, staging.slots, staging.lanes) = (8 << 10, 3, 1);
-        let engine = CopyEngine::builder(&setup.context).staging(staging).helper_threads(2).build()?;
+        let engine = engine_with(&setup.context, (8 << 10, 3, 1), 2)?;
         let bytes = pattern(SIZE + 5, 1);
         Ok(Self { engine, stream: Stream::new(&setup.context)?, file: file(&bytes)?, bytes })
     }
